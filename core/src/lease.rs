@@ -77,7 +77,7 @@ impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the bytes are being moved or are not here: wait until they are, then try again",
-            Self::Busy => "somebody holds a lease that excludes this one: wait until it is given back",
+            Self::Busy => "another holder has a lease that excludes this one: wait until it is released",
             Self::Uncounted => "the bytes are not counted as pinned yet: count them, then try again",
             Self::TooMany => "there are 67108863 shared leases of this buffer: give some back",
         })

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use terrace::device::meminfo;
-use terrace_tiers::detect::Groups;
+use terrace_tiers::detect::ControlGroups;
 
 /// A machine. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
@@ -43,7 +43,7 @@ impl System {
             cores: std::thread::available_parallelism().ok().map(usize::from),
             memory_bytes: meminfo::total(),
             available_bytes: meminfo::available(),
-            limit_bytes: Groups::read(Path::new("/")).limit().map(|limit| limit.limit_bytes),
+            limit_bytes: ControlGroups::read(Path::new("/")).lowest_limit().map(|limit| limit.limit_bytes),
         }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Promises upward: a buffer taken holds at least the bytes asked and is reset; no size is rounded up (a new buffer is
 //! made exactly as asked, and exact sizes come back exactly); at most `cap` buffers a bucket are kept.
-//! Asks from below: [`Buffer`]. `Vec<u8>` is one; yours needs three lines.
+//! Asks from below: [`PoolBuffer`]. `Vec<u8>` is one; yours needs three lines.
 //!
 //! Invariants: a kept buffer lies in the bucket `floor(capacity)` of the size table; `stats().pooled` = sum of the kept
-//! buffers' bytes; no bucket holds more than `cap`. No function of a [`Buffer`] is called under the lock, its drop
+//! buffers' bytes; no bucket holds more than `cap`. No function of a [`PoolBuffer`] is called under the lock, its drop
 //! included, so each may use the pool; one that panics leaves every other buffer and the counters as they should be.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const SIZE_CLASSES: SizeClasses = match SizeClasses::new(16, 4) {
 };
 
 /// What a pool can keep.
-pub trait Buffer: Sized {
+pub trait PoolBuffer: Sized {
     /// Makes a buffer of exactly (or, where that cannot be, at least) so many bytes.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ pub trait Buffer: Sized {
     fn reset(&mut self);
 }
 
-impl Buffer for Vec<u8> {
+impl PoolBuffer for Vec<u8> {
     fn make(bytes: usize) -> Result<Self, AllocError> {
         let mut buffer = Self::new();
         let full = |_| AllocError::new(Cause::OutOfMemory, bytes as u64);
@@ -90,7 +90,7 @@ struct Kept<B> {
     bytes: u64,
 }
 
-impl<B: Buffer> Kept<B> {
+impl<B: PoolBuffer> Kept<B> {
     fn new(buffer: B) -> Self {
         let bytes = buffer.capacity() as u64;
         Self { buffer, bytes }
@@ -109,13 +109,13 @@ impl<B> fmt::Debug for BufferPool<B> {
     }
 }
 
-impl<B: Buffer> Default for BufferPool<B> {
+impl<B: PoolBuffer> Default for BufferPool<B> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<B: Buffer> BufferPool<B> {
+impl<B: PoolBuffer> BufferPool<B> {
     /// A pool that keeps [`BUCKET_CAP`] buffers a bucket.
     pub fn new() -> Self {
         Self::with_cap(BUCKET_CAP)
@@ -142,7 +142,7 @@ impl<B: Buffer> BufferPool<B> {
     /// one.
     ///
     /// # Errors
-    /// As [`Buffer::make`]; [`Cause::BadRequest`] for 0 bytes.
+    /// As [`PoolBuffer::make`]; [`Cause::BadRequest`] for 0 bytes.
     pub fn take(&self, bytes: usize) -> Result<PooledBuffer<B>, AllocError> {
         let counters = &self.inner.counters;
         if bytes == 0 {
@@ -217,7 +217,7 @@ impl<B: Buffer> BufferPool<B> {
 
 /// A buffer on loan: goes back when dropped.
 #[derive(Debug)]
-pub struct PooledBuffer<B: Buffer> {
+pub struct PooledBuffer<B: PoolBuffer> {
     pool: BufferPool<B>,
     /// `None` only inside `drop` and `into_inner`.
     buffer: Option<B>,
@@ -225,7 +225,7 @@ pub struct PooledBuffer<B: Buffer> {
     held: u64,
 }
 
-impl<B: Buffer> PooledBuffer<B> {
+impl<B: PoolBuffer> PooledBuffer<B> {
     /// Keeps the buffer: it does not go back (but may be [`put`](BufferPool::put)).
     pub fn into_inner(mut self) -> B {
         let buffer = self.buffer.take().unwrap_or_else(|| unreachable!("taken only here and in drop"));
@@ -235,7 +235,7 @@ impl<B: Buffer> PooledBuffer<B> {
     }
 }
 
-impl<B: Buffer> Deref for PooledBuffer<B> {
+impl<B: PoolBuffer> Deref for PooledBuffer<B> {
     type Target = B;
 
     fn deref(&self) -> &B {
@@ -243,13 +243,13 @@ impl<B: Buffer> Deref for PooledBuffer<B> {
     }
 }
 
-impl<B: Buffer> DerefMut for PooledBuffer<B> {
+impl<B: PoolBuffer> DerefMut for PooledBuffer<B> {
     fn deref_mut(&mut self) -> &mut B {
         self.buffer.as_mut().unwrap_or_else(|| unreachable!("taken only by into_inner and drop"))
     }
 }
 
-impl<B: Buffer> Drop for PooledBuffer<B> {
+impl<B: PoolBuffer> Drop for PooledBuffer<B> {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
         // It may have grown or shrunk in its user's hands: count it out as it was and in as it is. If its own code

@@ -78,7 +78,7 @@ struct Mine {
     used: bool,
 }
 
-impl Buffer for Mine {
+impl PoolBuffer for Mine {
     fn make(bytes: usize) -> Result<Self, AllocError> {
         if bytes > 1 << 20 {
             return Err(AllocError::new(Cause::TooLarge, bytes as u64));

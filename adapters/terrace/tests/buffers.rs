@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 use terrace::AllocError;
-use terrace::buffers::{Buffer, BufferPool};
+use terrace::buffers::{BufferPool, PoolBuffer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -38,7 +38,7 @@ fn called(call: Call) {
     POOL.set(Some(pool));
 }
 
-impl Buffer for Using {
+impl PoolBuffer for Using {
     fn make(bytes: usize) -> Result<Self, AllocError> {
         Ok(Self(bytes))
     }

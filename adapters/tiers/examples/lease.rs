@@ -1,9 +1,9 @@
-//! What a lease of a buffer that is in memory costs.
+//! Measures what a lease of a buffer in memory costs.
 //!
 //! `cargo run --release -p terrace-tiers --example lease`
 //!
-//! Nanoseconds for taking and giving back: a lease, and beside it one atomic addition and one subtraction, in turns. Least of
-//! 15 rounds of two million.
+//! Nanoseconds for acquiring and releasing a lease, and in alternation for one atomic addition and one subtraction.
+//! Least of 15 rounds of two million.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

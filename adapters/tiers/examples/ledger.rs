@@ -1,14 +1,16 @@
-//! What a decision of the ledger costs, without any copying: nanoseconds, for few buffers and for many.
+//! Measures what a decision of the ledger costs, without copying: nanoseconds, for few buffers and for many.
 //!
 //! Run: `cargo run --release -p terrace-tiers --example ledger`
 //!
-//! The best of [`ROUNDS`] rounds. `touch`: a use is told. `grant`: a request and its free, with room. `evict`: a request that
-//! needs the room of another buffer, which is copied down and dropped. `leased`: the same where nine of ten buffers are
-//! leased, so that each search has to pass them.
+//! The best of [`ROUNDS`] rounds. `touch`: records a use. `grant`: a request with room, and its free. `evict`: a
+//! request that needs the room of another buffer, which is copied down and dropped. `leased`: the same where nine of
+//! ten buffers are leased, so that each search has to skip them.
 
 use std::time::Instant;
-use terrace_tiers::ledger::{Action, Event, Hint, Id, Ledger, Look, Outcome, Settings, TierKind, TierSpec};
-use terrace_tiers::policy::Kind;
+use terrace_tiers::ledger::{
+    Action, BufferId, CopyOutcome, LeaseStatus, Ledger, LedgerEvent, Medium, PlacementHint, Settings, TierSpec,
+};
+use terrace_tiers::policy::PolicyKind;
 
 const ROUNDS: usize = 5;
 /// Decisions in a round.
@@ -17,7 +19,7 @@ const TIMES: u64 = 20_000;
 struct Manager {
     ledger: Ledger,
     /// In order of their grants.
-    live: Vec<Id>,
+    live: Vec<BufferId>,
     /// By number.
     leased: Vec<bool>,
     ticket: u64,
@@ -25,27 +27,30 @@ struct Manager {
 
 impl Manager {
     /// As many buffers of one byte as the best tier holds.
-    fn new(kind: Kind, buffers: u64) -> Self {
-        let tier = |kind, capacity| TierSpec { kind, capacity, unit: 1 };
-        let tiers = vec![tier(TierKind::Memory, buffers), tier(TierKind::File, buffers + 3 * TIMES)];
+    fn new(kind: PolicyKind, buffers: u64) -> Self {
+        let tier = |medium, capacity| TierSpec { medium, capacity, unit: 1 };
+        let tiers = vec![tier(Medium::Memory, buffers), tier(Medium::File, buffers + 3 * TIMES)];
         let ledger = Ledger::new(Settings { policy: kind, ..Settings::new(tiers) }).expect("sound settings");
         let mut manager = Self { ledger, live: Vec::new(), leased: Vec::new(), ticket: 0 };
         (0..buffers).for_each(|_| manager.ask());
         manager
     }
 
-    /// Tells an event and does what comes of it.
-    fn tell(&mut self, event: Event) {
+    /// Passes an event to the ledger and performs its actions.
+    fn tell(&mut self, event: LedgerEvent) {
         let (mut events, mut actions) = (vec![event], Vec::new());
         let leased = &self.leased;
-        let mut look = |id: Id| if leased.get(id.index()) == Some(&true) { Look::Leased } else { Look::Idle };
+        let mut look =
+            |id: BufferId| if leased.get(id.index()) == Some(&true) { LeaseStatus::Leased } else { LeaseStatus::Idle };
         while let Some(event) = events.pop() {
             self.ledger.handle(event, &mut look, &mut actions).expect("it can be");
             for action in actions.drain(..) {
                 match action {
                     Action::Grant { id, .. } => self.live.push(id),
-                    Action::Copy { id, from, to } => events.push(Event::Moved { id, from, to, outcome: Outcome::Done }),
-                    Action::Drop { id, tier } => events.push(Event::Dropped { id, tier, done: true }),
+                    Action::Copy { id, from, to } => {
+                        events.push(LedgerEvent::CopyEnded { id, from, to, outcome: CopyOutcome::Done })
+                    }
+                    Action::Drop { id, tier } => events.push(LedgerEvent::DropEnded { id, tier, done: true }),
                     _ => {}
                 }
             }
@@ -54,18 +59,18 @@ impl Manager {
 
     fn ask(&mut self) {
         self.ticket += 1;
-        let hint = Hint::default();
-        self.tell(Event::Allocate { ticket: self.ticket, bytes: 1, tenant: 0, wait: false, hint });
+        let hint = PlacementHint::default();
+        self.tell(LedgerEvent::Allocate { ticket: self.ticket, bytes: 1, tenant: 0, wait: false, hint });
     }
 
     fn free(&mut self) {
         let id = self.live.pop().expect("granted");
-        self.tell(Event::Free { id });
+        self.tell(LedgerEvent::Free { id });
     }
 
     /// Leases nine of ten buffers in the best tier.
     fn lease(&mut self) {
-        let above = |id: &&Id| self.ledger.view(**id).is_ok_and(|view| view.residence.present(0));
+        let above = |id: &&BufferId| self.ledger.view(**id).is_ok_and(|view| view.residence.present(0));
         let ids: Vec<usize> = self.live.iter().filter(above).map(|id| id.index()).collect();
         self.leased = vec![false; self.live.len()];
         ids.iter().enumerate().for_each(|(at, index)| self.leased[*index] = at % 10 != 0);
@@ -79,9 +84,9 @@ fn time(mut one: impl FnMut(u64)) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / TIMES as f64
 }
 
-fn round(kind: Kind, buffers: u64) -> [f64; 4] {
+fn round(kind: PolicyKind, buffers: u64) -> [f64; 4] {
     let mut manager = Manager::new(kind, buffers);
-    let touch = time(|at| manager.tell(Event::Touch { id: manager.live[(at * 7919 % buffers) as usize] }));
+    let touch = time(|at| manager.tell(LedgerEvent::Touch { id: manager.live[(at * 7919 % buffers) as usize] }));
     manager.free();
     let grant = time(|_| {
         manager.ask();
@@ -96,7 +101,7 @@ fn round(kind: Kind, buffers: u64) -> [f64; 4] {
 
 fn main() {
     println!("{:10} {:>8} {:>8} {:>8} {:>8} {:>8}", "policy", "buffers", "touch", "grant", "evict", "leased");
-    for kind in [Kind::Lru, Kind::Sieve, Kind::S3Fifo] {
+    for kind in [PolicyKind::Lru, PolicyKind::Sieve, PolicyKind::S3Fifo] {
         for buffers in [1_000, 100_000] {
             let mut best = [f64::INFINITY; 4];
             for _ in 0..ROUNDS {

@@ -2,12 +2,12 @@
 //!
 //! # The parts
 //!
-//! | module | what it is |
+//! | module | content |
 //! | --- | --- |
-//! | [`detect`] | what this machine has: memory, GPUs, disks; how fast they are |
-//! | [`policy`] | which buffer leaves a tier first |
-//! | [`ledger`] | what is where, what waits, what moves: events in, actions out, without a system |
-//! | `manager` | the same with memory, devices, files and threads (Linux) |
+//! | [`detect`] | detects memory, GPUs and disks, and measures their speed |
+//! | [`policy`] | eviction policies: which buffer leaves a tier first |
+//! | [`ledger`] | decides placement and moves: events in, actions out, without I/O |
+//! | `manager` | buffers by handle: performs the ledger's actions on memory, devices and files (Linux) |
 
 pub mod detect;
 pub mod ledger;
@@ -16,4 +16,4 @@ pub mod manager;
 pub mod policy;
 
 #[cfg(target_os = "linux")]
-pub use manager::{Buffer, Builder, Error, Lease, LeaseMut, Manager, Options, Preset};
+pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset};

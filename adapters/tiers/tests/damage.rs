@@ -1,7 +1,8 @@
-//! Directories of managers that were damaged while no manager was there: bits flipped, files cut or deleted, pages zeroed or
-//! swapped. What was synced is read as it was last, or there is a typed error: no wrong byte, no older state, no panic, no hang.
+//! Directories that were damaged while no manager had them: bits flipped, files cut or deleted, pages zeroed or
+//! swapped. Synced bytes are read as they were last, or there is a typed error: no wrong byte, no older state, no
+//! panic, no hang.
 //!
-//! `TERRACE_SEEDS` says how many: one round for 5 seeds.
+//! `TERRACE_SEEDS` is the number of seeds: one round for 5 seeds.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ const BUFFERS: u64 = 8;
 /// A directory's files.
 type Files = BTreeMap<String, Vec<u8>>;
 
-fn builder(path: &Path) -> terrace_tiers::manager::Builder {
+fn builder(path: &Path) -> terrace_tiers::manager::ManagerBuilder {
     Manager::builder().memory(1 << 20).chunk(16 << 10).directory_of(path, CAP)
 }
 
@@ -85,7 +86,7 @@ fn room() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 
-/// One to three pages or files are not as they were.
+/// Damages one to three pages or files.
 fn damage(files: &mut Files, random: &mut Random) -> Vec<String> {
     let (mut left, mut done) = (1 + random.below(3), Vec::new());
     while left > 0 {
@@ -130,7 +131,7 @@ fn damage(files: &mut Files, random: &mut Random) -> Vec<String> {
     done
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug, Default)]
 struct Tally {
     refused: u64,
@@ -166,7 +167,7 @@ impl Tally {
             }
         }
         manager.check().unwrap_or_else(|broken| panic!("seed {seed}, {what:?}: {broken}"));
-        // It goes on: what can be written is durable.
+        // It continues: what can be written is durable.
         let buffer = manager.allocate_named("new", 5000).expect("room");
         buffer.write(0, &[7; 5000]).expect("written");
         if manager.sync(&buffer).is_ok() {
@@ -194,7 +195,7 @@ fn damaged_directories_are_read_as_they_were_last_or_refused() {
             std::process::abort();
         }
     });
-    // A panic on a thread of the engine's is not seen otherwise.
+    // A panic on a thread of the engine would not be noticed otherwise.
     let panics = Arc::new(Mutex::new(Vec::new()));
     let (told, usual) = (Arc::clone(&panics), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
@@ -214,7 +215,7 @@ fn damaged_directories_are_read_as_they_were_last_or_refused() {
     assert!(tally.right > 0 && tally.refused > 0 && tally.unreadable > 0, "{tally:?}");
 }
 
-/// A store with one object that a manager would take for the buffer "a" of 1 MiB in one chunk, with one part of 4 KiB.
+/// A store with one object that looks like a buffer "a" of 1 MiB in one chunk, with one part of 4 KiB.
 fn forged(path: &Path, bytes: u64, chunk: u32, part: u32) -> Result<Manager, Error> {
     {
         let tasks = Executor::new();

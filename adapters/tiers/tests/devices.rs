@@ -1,4 +1,4 @@
-//! Tiers on devices: the host behind the device's face, as memory of its own, and as memory that both address.
+//! Tiers on devices: the host as a device, with memory of its own, and with memory that both address.
 #![cfg(target_os = "linux")]
 
 mod patterns;
@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 use terrace_device::{Device, DeviceBuffer, DeviceError};
 use terrace_tiers::detect::TierKind;
-use terrace_tiers::ledger::Hint;
-use terrace_tiers::manager::Builder;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::ledger::PlacementHint;
+use terrace_tiers::manager::ManagerBuilder;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 const DEVICE: u8 = 0;
@@ -18,11 +18,11 @@ const MEMORY: u8 = 1;
 const FILES: u8 = 2;
 
 /// 4 MiB of the device, 4 MiB of memory, 64 MiB of files.
-fn builder(device: &Device, path: &Path) -> Builder {
+fn builder(device: &Device, path: &Path) -> ManagerBuilder {
     Manager::builder().device_of(device, 4 * MIB).memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
 }
 
-/// What lies at an address of the host's device.
+/// Bytes at an address of the host's device.
 fn at(address: u64, bytes: u64) -> Vec<u8> {
     let device = Device::host();
     let stream = device.stream().expect("a stream");
@@ -73,11 +73,11 @@ fn buffers_begin_on_the_device_and_are_the_same_wherever_they_are_moved() {
 fn holds_zeros(buffer: &Buffer) {
     let mut read = vec![1; 5000];
     buffer.read(buffer.bytes() - 5000, &mut read).expect("read");
-    assert!(read.iter().all(|byte| *byte == 0), "nobody wrote it");
+    assert!(read.iter().all(|byte| *byte == 0), "it was never written");
 }
 
 #[test]
-fn what_a_device_wrote_is_what_everybody_reads_and_what_is_durable() {
+fn what_a_device_wrote_is_what_all_read_and_what_is_durable() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     let manager = builder(&device, directory.path()).build().expect("it is built");
     let buffer = manager.allocate_named("weights", MIB).expect("room");
@@ -132,7 +132,7 @@ fn a_device_that_others_have_filled_is_passed_over() {
     let manager = builder(&device, directory.path()).build().expect("it is built");
     // The tier may have 4 MiB, and the device has 1.
     let buffer = manager.allocate_named("large", 2 * MIB).expect("room in memory");
-    assert_eq!((manager.list()[0].tier, manager.tiers()[0].view.rests_until.is_some()), (MEMORY, true));
+    assert_eq!((manager.list()[0].tier, manager.tiers()[0].view.suspended_until.is_some()), (MEMORY, true));
     buffer.write(0, &pattern(5, 2 * MIB)).expect("written");
     assert!(buffer.lease_device().is_err());
     holds(&buffer, 5);
@@ -148,10 +148,10 @@ fn a_full_device_is_tried_again_as_soon_as_others_have_given_memory_back() {
     device.set_capacity(3 * MIB);
     let stream = device.stream().expect("a stream");
     let others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
-    let builder = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).upkeep(Duration::ZERO);
+    let builder = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).maintenance_interval(Duration::ZERO);
     let manager = builder.build().expect("it is built");
     let buffer = manager.allocate(2 * MIB).expect("room in memory");
-    let rests = || manager.tiers()[0].view.rests_until.is_some();
+    let rests = || manager.tiers()[0].view.suspended_until.is_some();
     manager.tick(1);
     assert!(rests(), "others have the memory still");
     drop(others);
@@ -168,8 +168,9 @@ fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
     let stream = device.stream().expect("a stream");
     let _others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
     let manager = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).build().expect("it is built");
-    let hint = Hint { tier: Some(MEMORY), ..Hint::default() };
-    let buffer = manager.allocate_with(2 * MIB, Options { hint, ..Options::default() }).expect("room in memory");
+    let hint = PlacementHint { tier: Some(MEMORY), ..PlacementHint::default() };
+    let buffer =
+        manager.allocate_with(2 * MIB, BufferOptions { hint, ..BufferOptions::default() }).expect("room in memory");
     let refused = manager.promote(&buffer, DEVICE);
     assert!(matches!(refused, Err(Error::Device(DeviceError::OutOfMemory(_)))), "{refused:?}");
     assert_eq!((device.stats().pool.fallbacks, device.stats().pinned.allocations), (0, 0), "nothing was pinned for it");
@@ -179,8 +180,8 @@ fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
 fn memory_that_a_device_shares_is_one_tier_which_both_address() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     let builder = Manager::builder().device(&device).memory(4 * MIB).directory_of(directory.path(), 64 * MIB);
-    // No thread of the manager's moves anything meanwhile.
-    let manager = builder.chunk(256 << 10).upkeep(Duration::ZERO).build().expect("it is built");
+    // No thread of the manager moves anything meanwhile.
+    let manager = builder.chunk(256 << 10).maintenance_interval(Duration::ZERO).build().expect("it is built");
     assert_eq!(manager.tiers().len(), 2, "{manager:?}");
     assert_eq!(manager.tier(TierKind::Gpu), Err(Error::Absent(TierKind::Gpu)));
     let buffers: Vec<Buffer> = (0..8).map(|_| manager.allocate(MIB).expect("room")).collect();
@@ -189,11 +190,11 @@ fn memory_that_a_device_shares_is_one_tier_which_both_address() {
     }
     for (seed, buffer) in buffers.iter().enumerate() {
         let lease = buffer.lease_device().expect("room");
-        let moves = manager.moves();
+        let moves = manager.move_stats();
         let bytes = buffer.lease_best().expect("the same memory");
         assert_eq!(bytes.as_ptr().addr() as u64, lease.address(), "one copy");
         assert!(bytes[..] == pattern(seed as u8, MIB)[..]);
-        assert_eq!(manager.moves(), moves, "nothing was copied");
+        assert_eq!(manager.move_stats(), moves, "nothing was copied");
     }
     let lease = buffers[7].lease_device_mut().expect("room");
     assert_eq!(buffers[7].lease_best().map(drop), Err(Error::Leased));
@@ -206,7 +207,7 @@ fn memory_that_a_device_shares_is_one_tier_which_both_address() {
 #[test]
 fn what_was_resized_stays_so() {
     let device = Device::host();
-    let manager = Manager::builder().device_of(&device, 8 * MIB).memory(4 * MIB).upkeep(Duration::ZERO);
+    let manager = Manager::builder().device_of(&device, 8 * MIB).memory(4 * MIB).maintenance_interval(Duration::ZERO);
     let manager = manager.build().expect("it is built");
     let buffers: Vec<Buffer> = (0..6).map(|_| manager.allocate(MIB).expect("room")).collect();
     assert_eq!(manager.tiers()[0].view.used, 6 * MIB);
@@ -227,18 +228,18 @@ fn a_call_that_reads_on_the_device_is_waited_for_and_no_lease_of_a_user_is() {
     let manager = Manager::builder().device_of(&device, 8 * MIB).memory(8 * MIB).build().expect("it is built");
     let buffer = manager.allocate(4 * MIB).expect("room");
     for round in 0..20 {
-        // What is written there last is on the device alone.
-        drop(buffer.lease_device_mut().expect("nobody has a lease"));
+        // The last write is on the device alone.
+        drop(buffer.lease_device_mut().expect("no lease is held"));
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| buffer.read(0, &mut vec![0; 4 << 20]).expect("nobody has a lease"));
+                scope.spawn(|| buffer.read(0, &mut vec![0; 4 << 20]).expect("no lease is held"));
             }
-            buffer.write(0, &[round; 100]).expect("nobody has a lease");
+            buffer.write(0, &[round; 100]).expect("no lease is held");
         });
     }
     let lease = buffer.lease_device().expect("it is there");
     assert_eq!(buffer.write(0, &[1]), Err(Error::Leased));
-    // Beside it, others read: in memory, on the device, by calls.
+    // Meanwhile other threads read: in memory, on the device, by calls.
     assert_eq!(buffer.lease_best().expect("room")[..100], [19; 100]);
     assert_eq!(at(lease.address(), 100), [19; 100]);
     let none = Manager::builder().device(&device).memory(0).build();
@@ -271,8 +272,8 @@ fn directories_are_ordered_by_what_they_lie_on_and_a_device_can_be_hinted_at() {
     assert_eq!(kinds, [TierKind::Gpu, TierKind::Cpu, TierKind::Nvme, TierKind::Ssd, TierKind::Hdd]);
     assert!(manager.tiers()[2].device.ends_with("fast"));
     let hdd = manager.tier(TierKind::Hdd).expect("a disk that turns");
-    let hint = Hint { tier: Some(hdd), ..Hint::default() };
-    let buffer = manager.allocate_with(MIB, Options { hint, ..Options::default() }).expect("room");
+    let hint = PlacementHint { tier: Some(hdd), ..PlacementHint::default() };
+    let buffer = manager.allocate_with(MIB, BufferOptions { hint, ..BufferOptions::default() }).expect("room");
     buffer.write(0, &pattern(9, MIB)).expect("written");
     assert_eq!(manager.list()[0].tier, hdd);
     // Down and up through all five.
@@ -281,14 +282,14 @@ fn directories_are_ordered_by_what_they_lie_on_and_a_device_can_be_hinted_at() {
         assert_eq!(manager.list()[0].tier, tier);
         holds(&buffer, 9);
     }
-    // Each has a copy now: no byte moves.
-    let moves = manager.moves();
+    // Each tier has a copy now: no byte moves.
+    let moves = manager.move_stats();
     for tier in 1..=4 {
         manager.demote(&buffer, tier).expect("there is a copy");
         assert_eq!(manager.list()[0].tier, tier);
         holds(&buffer, 9);
     }
-    assert_eq!((manager.moves().down, manager.moves().dropped), (moves.down, moves.dropped + 4));
+    assert_eq!((manager.move_stats().down, manager.move_stats().dropped), (moves.down, moves.dropped + 4));
     let cpu = Manager::builder().directory_as(path("cpu"), TierKind::Cpu, None).build();
     assert_eq!(cpu.map(drop).map_err(|error| matches!(error, Error::BadSetting(_))), Err(true));
 }
@@ -299,8 +300,9 @@ fn what_is_durable_is_found_in_whichever_directory_it_is() {
     let at = |name: &str| base.path().join(name);
     let with = |kinds: &[(&str, TierKind)]| {
         let builder = Manager::builder().memory(4 * MIB).chunk(64 << 10);
-        let add =
-            |builder: Builder, (name, kind): &(&str, TierKind)| builder.directory_as(at(name), *kind, Some(16 * MIB));
+        let add = |builder: ManagerBuilder, (name, kind): &(&str, TierKind)| {
+            builder.directory_as(at(name), *kind, Some(16 * MIB))
+        };
         kinds.iter().fold(builder, add).build()
     };
     let write = |manager: &Manager, name: &str, seed| {
@@ -312,7 +314,7 @@ fn what_is_durable_is_found_in_whichever_directory_it_is() {
     write(&old, "first", 1);
     write(&old, "second", 2);
     drop(old);
-    // A faster directory comes: it keeps what is new, and what is there stays where it is.
+    // A faster directory is added: it gets new durable buffers, and existing ones stay where they are.
     let both = [("old", TierKind::Ssd), ("new", TierKind::Nvme)];
     let manager = with(&both).expect("it is built");
     write(&manager, "third", 3);
@@ -334,13 +336,14 @@ fn what_is_durable_is_found_in_whichever_directory_it_is() {
 }
 
 #[test]
-fn a_wish_that_is_rejected_changes_nothing_of_the_one_before() {
+fn a_rejected_move_request_leaves_the_one_before_as_it_was() {
     let (device, directory) = (Device::host(), tempfile::tempdir().expect("a directory"));
     device.set_capacity(3 * MIB);
     let stream = device.stream().expect("a stream");
     let manager = builder(&device, directory.path()).build().expect("it is built");
-    let hint = Hint { tier: Some(MEMORY), ..Hint::default() };
-    let buffer = manager.allocate_with(2 * MIB, Options { hint, ..Options::default() }).expect("room in memory");
+    let hint = PlacementHint { tier: Some(MEMORY), ..PlacementHint::default() };
+    let buffer =
+        manager.allocate_with(2 * MIB, BufferOptions { hint, ..BufferOptions::default() }).expect("room in memory");
     let _others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
     assert!(
         matches!(manager.promote(&buffer, DEVICE), Err(Error::Device(_))),

@@ -1,4 +1,4 @@
-//! A forked child has its parent's manager, but none of its threads: nothing happens when it drops it, and calls say why not.
+//! A forked child has its parent's manager, but none of its threads: dropping it does nothing, and calls return errors.
 #![cfg(target_os = "linux")]
 
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use terrace_file::{Directory, EngineKind, Executor, JoinHandle, StoreOptions};
 use terrace_tests::hung::in_child;
-use terrace_tiers::manager::Options;
+use terrace_tiers::manager::BufferOptions;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: u64 = 1 << 20;
@@ -30,7 +30,7 @@ fn world(kind: EngineKind) -> Option<(TempDir, Manager, Buffer)> {
 
 const ENGINES: [EngineKind; 2] = [EngineKind::IoUring, EngineKind::Threads];
 
-/// Copies to files and from there, which go on for as long as nobody takes the results.
+/// Copies to files and from there, which go on as long as no result is taken.
 fn copies(manager: &Manager) -> (Vec<Buffer>, Vec<JoinHandle<Result<(), Error>>>) {
     let all: Vec<_> = (0..12).map(|_| manager.allocate(2 * MIB).expect("room")).collect();
     let joins =
@@ -48,7 +48,7 @@ fn a_forked_child_drops_a_manager_and_nothing_happens() {
             if state == "a sync" {
                 buffer.write(0, &[1; 100]).expect("written");
                 let mut sync = manager.sync_async(&buffer);
-                // Its waker is left with it.
+                // Its waker stays with it.
                 if Pin::new(&mut sync).poll(&mut Context::from_waker(Waker::noop())).is_pending() {
                     joins.push(sync);
                 }
@@ -60,7 +60,7 @@ fn a_forked_child_drops_a_manager_and_nothing_happens() {
             }
             manager.check().expect("sound");
             drop((others, buffer, manager));
-            let manager = build(&directory, kind).expect("nobody has the directory");
+            let manager = build(&directory, kind).expect("no manager has the directory");
             assert_eq!(manager.open("a").expect("durable").lease_best().expect("read")[..100], [1; 100]);
         }
     }
@@ -72,12 +72,12 @@ fn a_forked_child_reads_and_drops_leases_and_futures() {
         let Some((_directory, manager, buffer)) = world(kind) else { continue };
         let other = manager.allocate(MIB).expect("room");
         let (shared, exclusive) = (buffer.lease_best().expect("memory"), other.lease_mut().expect("memory"));
-        // Wants what is leased: giving the lease back would say so.
+        // Requests a move of a leased buffer: releasing the lease would notify it.
         let wants = manager.demote_async(&buffer, 1);
         let third = manager.allocate(MIB).expect("room");
-        // Until one waits for its copy, which may end at once.
+        // Until a request waits for its copy, which may end at once.
         let future = loop {
-            manager.demote(&third, 1).expect("nobody has a lease");
+            manager.demote(&third, 1).expect("no lease is held");
             let mut future = Box::pin(third.lease_best_async());
             if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
                 break future;
@@ -111,15 +111,16 @@ fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
     }
 }
 
-/// Of leases that evict each other's buffers one is taken at a time: the child has a future that waits for the parent's.
+/// Of leases that evict each other's buffers one is taken at a time: the child has a future that waits for the
+/// parent's.
 #[test]
 fn a_lease_that_waits_for_its_turn_ends_in_a_forked_child() {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Threads, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(MIB).pinned_cap(4 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
-    let allocate = || drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let allocate = || drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let buffers = [(); 3].map(|()| allocate());
     let mut leases = [0, 1].map(|at| Box::pin(buffers[at].lease_best_async()));
     for (at, lease) in leases.iter_mut().enumerate() {
@@ -128,7 +129,7 @@ fn a_lease_that_waits_for_its_turn_ends_in_a_forked_child() {
         drive(&tasks, std::future::poll_fn(|_| is_up()));
         drop(drive(&tasks, buffers[2].lease_best_async()).expect("it is evicted, and was not polled"));
     }
-    // The first brings its buffer up alone, the second waits for it.
+    // The first holds the gate while it promotes its buffer, the second waits for it.
     leases.iter_mut().for_each(|lease| assert!(poll(lease.as_mut()).is_pending()));
     let leases = in_child(leases, |[_, second]| {
         assert!(matches!(futures_lite::future::block_on(second), Err(Error::Forked)));
@@ -144,7 +145,7 @@ fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
         let (_, _, pending) = in_child((manager, buffer, pending), |(manager, buffer, pending)| {
             let forked = Err(Error::Forked);
             assert_eq!(pending.wait(), forked, "begun by the parent");
-            assert_eq!(manager.allocate_with(1, Options::default()).map(drop), forked);
+            assert_eq!(manager.allocate_with(1, BufferOptions::default()).map(drop), forked);
             assert_eq!(manager.allocate_named("b", 1).map(drop), forked);
             assert_eq!(manager.open("a").map(drop), forked);
             assert_eq!(manager.remove("a"), forked);
@@ -161,9 +162,9 @@ fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
             assert_eq!(buffer.lease_best().map(drop), forked);
             assert_eq!(buffer.lease_mut().map(drop), forked);
             assert!(buffer.lease_device().is_err() && manager.check().is_err());
-            assert_eq!((manager.list().len(), manager.tiers().len(), manager.moves()), (0, 0, Default::default()));
+            assert_eq!((manager.list().len(), manager.tiers().len(), manager.move_stats()), (0, 0, Default::default()));
             manager.tick(1);
-            // What is its own works.
+            // A manager of its own works.
             let (_directory, own, buffer) = world(kind).expect("as in the parent");
             assert_eq!(own.sync(&buffer), Ok(()));
         });

@@ -1,4 +1,4 @@
-//! A manager that nobody uses takes no time, and leaves no thread. Alone in its process: it looks at all of it.
+//! An idle manager takes no processor time and leaves no thread. Alone in its process, as it measures all of it.
 #![cfg(target_os = "linux")]
 
 use rustix::time::{ClockId, clock_gettime};
@@ -14,7 +14,7 @@ const IDLE: Duration = Duration::from_millis(2500);
 /// At most a five-hundredth of the time: 0.01 s of 5 s.
 const SHARE: u32 = 500;
 
-/// Time that this process has had on any processor. What waits, or is waited for, does not count.
+/// Processor time of this process. Waiting does not count.
 fn spent() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -38,7 +38,7 @@ fn an_idle_manager_takes_no_time_and_the_last_handle_takes_all_threads_with_it()
         let named = manager.allocate_named("one", MIB).expect("room");
         manager.sync(&named).expect("durable");
         assert!(threads().len() >= 2, "{:?}", threads());
-        // What was under way ends.
+        // Operations in progress end.
         std::thread::sleep(Duration::from_millis(600));
         let before = spent();
         std::thread::sleep(IDLE);

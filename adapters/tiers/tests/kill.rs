@@ -1,8 +1,7 @@
 //! A process that writes and syncs named buffers is killed at a random moment, again and again, on one directory.
 //!
-//! Held: what the process was told to be durable is there afterwards, with those bytes or with later ones that were on their
-//! way; no chunk mixes two writes, and no buffer two syncs; what was told to be removed is gone; the files stay within the cap.
-//! Not held here: that bytes survive a power cut. A kill leaves the page cache and the disk alone.
+//! Checked: what was reported durable is there afterwards, with those bytes or later ones; no chunk mixes two writes,
+//! and no buffer two syncs; what was reported removed is gone; the files stay within the cap.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +12,7 @@ use terrace_tiers::{Buffer, Error, Manager};
 
 const TEST: &str = "what_was_told_to_be_durable_is_there_after_200_kills";
 
-/// Given to the process that is killed: the directory, and its round.
+/// Passed to the process that is killed: the directory, and its round.
 const DIRECTORY: &str = "TERRACE_KILL_DIRECTORY";
 const ROUND: &str = "TERRACE_KILL_ROUND";
 
@@ -21,19 +20,20 @@ const KILLS: u64 = 200;
 
 const CHUNK: usize = 16 << 10;
 
-/// Three chunks, the last one not whole.
+/// Three chunks, the last one shorter.
 const BYTES: usize = 2 * CHUNK + 7_216;
 
 const BUFFERS: usize = 6;
 
-/// So many write at once, so that commits come in groups.
+/// Concurrent writers, so that commits are grouped.
 const WRITERS: usize = 3;
 
 /// Slabs of 1 MiB and logs of 256 KiB: a new log every 30 groups or so.
 const CAP: u64 = 8 << 20;
 
 fn manager(directory: &Path) -> Manager {
-    // Two of the six fit into memory. Calls of all writers may be in both at once, which takes leases beyond the usual cap.
+    // Two of the six fit into memory. Calls of all writers may be in both at once, which takes leases beyond the usual
+    // cap.
     let builder = Manager::builder().memory(100 << 10).pinned_cap(CAP).chunk(CHUNK).directory_of(directory, CAP);
     builder.build().expect("what a kill left is opened")
 }
@@ -47,7 +47,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// One chunk as `count` wrote it: every word says who wrote it and where.
+/// One chunk as `count` wrote it: every word identifies the writer and the offset.
 fn fill(chunk: &mut [u8], which: usize, count: u64) {
     for (at, word) in chunk.chunks_exact_mut(8).enumerate() {
         word.copy_from_slice(&word_of(which, count, at).to_le_bytes());
@@ -58,7 +58,7 @@ fn word_of(which: usize, count: u64, at: usize) -> u64 {
     count ^ (which as u64) << 56 ^ (at as u64) << 42
 }
 
-/// Which write a chunk is of. Panics for one of two writes, or of another buffer's.
+/// The write that a chunk is of. Panics for a mixture of two writes, or for another buffer's.
 fn count_of(chunk: &[u8], which: usize) -> u64 {
     let words = || chunk.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
     if words().all(|word| word == 0) {
@@ -71,7 +71,7 @@ fn count_of(chunk: &[u8], which: usize) -> u64 {
     count
 }
 
-/// What a buffer's ends and its middle were last written by. One sync holds both ends of the same write.
+/// The last writes of a buffer's ends and of its middle. One sync covers both ends of the same write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Version {
     ends: u64,
@@ -87,7 +87,7 @@ fn version_of(buffer: &Buffer, which: usize) -> Version {
     Version { ends: counts[0], middle: counts[1] }
 }
 
-/// The process that is killed. Says what it was told, one line each: a line is written whole or not at all.
+/// The process that is killed. Reports what was confirmed, one line each: a line is written whole or not at all.
 fn write_until_killed(directory: &Path, round: u64) -> ! {
     let manager = manager(directory);
     std::thread::scope(|scope| {
@@ -136,14 +136,14 @@ fn write(manager: &Manager, writer: usize, round: u64) -> ! {
     unreachable!("there are more counts than time")
 }
 
-/// What is known of a buffer from outside.
+/// What a buffer must hold, by the reports.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// As it is at least. `None`: it is not there, or newer.
+    /// Its oldest possible state. `None`: it is absent, or newer.
     durable: Option<Version>,
     /// A removal was begun.
     may_be_gone: bool,
-    /// What was removed: it does not come back.
+    /// The removed state, which must not come back.
     gone: u64,
 }
 
@@ -162,7 +162,7 @@ fn hear(known: &mut [Known], line: &str) {
     }
 }
 
-/// Looks at what is there, which is what is known from now on.
+/// Reads what is there, which is the known state from now on.
 fn look(directory: &Path, known: &mut [Known], round: u64) {
     assert!(bytes_on_disk(directory) <= CAP, "round {round}");
     let manager = manager(directory);
@@ -173,7 +173,7 @@ fn look(directory: &Path, known: &mut [Known], round: u64) {
             (Some(durable), None) => assert!(known.may_be_gone, "round {round}: buffer {which} {durable:?} is lost"),
             (Some(durable), Some(found)) => {
                 let later = found.ends > durable.ends && found.middle >= durable.middle;
-                // One that was removed and made anew has zeros where nothing was written.
+                // A buffer that was removed and allocated again has zeros where nothing was written.
                 let anew = known.may_be_gone && found.ends > durable.ends;
                 assert!(found == durable || later || anew, "round {round}: buffer {which} {durable:?}, but {found:?}");
             }
@@ -209,7 +209,7 @@ fn what_was_told_to_be_durable_is_there_after_200_kills() {
     for round in 1..=KILLS {
         let mut child = begin(directory.path(), round);
         let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
-        // Every other time not before it was told of something; else perhaps while it opens what the last kill left.
+        // Every other time only after a report; else perhaps while it opens what the last kill left.
         let first = if round % 2 == 0 { said.next() } else { None };
         std::thread::sleep(Duration::from_micros(random(&mut state) % 25_000));
         child.kill().expect("it runs");

@@ -1,4 +1,4 @@
-//! Destructors of thread-locals may use a manager, also where what the manager itself keeps for the thread is gone.
+//! Destructors of thread-locals may use a manager, even after the manager's own thread-locals are gone.
 #![cfg(target_os = "linux")]
 
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
-/// What is done when a thread ends.
+/// Runs when a thread ends.
 struct Last(Option<Box<dyn FnOnce()>>);
 
 impl Drop for Last {
@@ -28,7 +28,7 @@ fn build(directory: &std::path::Path, kind: EngineKind) -> Option<Manager> {
     builder.build().map_err(|error| assert!(kind == EngineKind::IoUring, "{error}")).ok()
 }
 
-/// All kinds of calls, and the end of everything.
+/// Makes all kinds of calls, and drops everything.
 fn use_all((manager, buffer): (Manager, Buffer)) -> Result<(), Error> {
     buffer.write(0, &[2; 100])?;
     manager.sync(&buffer)?;

@@ -7,13 +7,13 @@ use patterns::{holds, pattern};
 use std::path::Path;
 use std::time::Duration;
 use terrace_file::{EngineKind, StoreError};
-use terrace_tiers::ledger::{Refusal, Why};
-use terrace_tiers::manager::Builder;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::ledger::{Refusal, RefusalReason};
+use terrace_tiers::manager::ManagerBuilder;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
-fn builder(path: &Path) -> Builder {
+fn builder(path: &Path) -> ManagerBuilder {
     Manager::builder().memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
 }
 
@@ -134,7 +134,7 @@ fn a_lease_keeps_bytes_where_they_are_and_others_out() {
     assert_eq!(one.write(0, &[1]), Err(Error::Leased));
     assert!(matches!(one.lease_mut(), Err(Error::Leased)));
     let again = one.lease_best().expect("shared");
-    // Everything else goes, this does not.
+    // Everything else is evicted, this is not.
     let others: Vec<Buffer> = (0..8).map(|_| manager.allocate(MIB).expect("room")).collect();
     others.iter().for_each(|other| other.write(0, &[3; 1000]).expect("written"));
     assert!(lease[..] == pattern(1, MIB)[..] && again[0] == lease[0]);
@@ -162,9 +162,9 @@ fn bad_input_is_an_error_and_changes_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let manager = manager(directory.path());
     let refused = |asked: u64| manager.allocate(asked).map(drop);
-    assert!(matches!(refused(0), Err(Error::Refused(Refusal { why: Why::Empty, .. }))));
+    assert!(matches!(refused(0), Err(Error::Refused(Refusal { reason: RefusalReason::Empty, .. }))));
     assert!(
-        matches!(refused(1 << 40), Err(Error::Refused(Refusal { why: Why::TooLarge, largest, .. })) if largest > 0)
+        matches!(refused(1 << 40), Err(Error::Refused(Refusal { reason: RefusalReason::TooLarge, largest, .. })) if largest > 0)
     );
     let buffer = manager.allocate_named("one", MIB).expect("room");
     for (offset, bytes) in [(MIB, 1), (MIB - 1, 2), (u64::MAX, 1)] {
@@ -189,7 +189,7 @@ fn bad_input_is_an_error_and_changes_nothing() {
     assert_eq!((manager.promote(&buffer, 0), manager.demote(&buffer, 1)), (Err(Error::Freed), Err(Error::Freed)));
     let second = builder(directory.path()).build().map(drop);
     assert!(matches!(second, Err(Error::Store(StoreError::Fault(_)))), "one manager a directory");
-    let bad = |builder: Builder| builder.build().map(drop).expect_err("it cannot be");
+    let bad = |builder: ManagerBuilder| builder.build().map(drop).expect_err("it cannot be");
     let home = tempfile::tempdir().expect("a directory");
     assert!(matches!(bad(Manager::builder().memory(0)), Error::Setup(_)));
     assert!(matches!(bad(Manager::builder().directory_of(home.path(), 0)), Error::Store(StoreError::BadOptions(_))));
@@ -200,25 +200,25 @@ fn bad_input_is_an_error_and_changes_nothing() {
     let vast =
         builder(home.path()).directory_of(home.path().join("vast"), 1 << 60).build().expect("nothing is made yet");
     let largest = (256 << 10) << 24;
-    let many = Refusal { why: Why::TooLarge, asked: largest + 1, largest };
+    let many = Refusal { reason: RefusalReason::TooLarge, requested: largest + 1, largest };
     assert_eq!(vast.allocate(largest + 1).map(drop), Err(Error::Refused(many)));
     assert!(matches!(bad(Manager::builder().directory("/proc/nothing")), Error::Store(StoreError::Fault(_))));
     manager.check().expect("sound");
 }
 
 #[test]
-fn a_future_that_nobody_awaits_still_happens_and_a_buffer_that_nobody_takes_is_freed() {
+fn a_future_that_is_not_awaited_still_runs_and_a_buffer_without_receiver_is_freed() {
     let directory = tempfile::tempdir().expect("a directory");
     let manager = manager(directory.path());
     let buffer = manager.allocate(8 * MIB).expect("in files");
     drop(buffer.write_async(100, vec![5; 1000]));
-    // Writes to files take their turn.
+    // Writes to files wait for each other.
     buffer.write(5000, &[6]).expect("written");
     let mut byte = [0];
     buffer.read(100, &mut byte).expect("read");
     assert_eq!(byte, [5]);
-    drop(manager.allocate_async(MIB, Options::default()));
-    let waiting = Options { wait: true, ..Options::default() };
+    drop(manager.allocate_async(MIB, BufferOptions::default()));
+    let waiting = BufferOptions { wait: true, ..BufferOptions::default() };
     let all = manager.tiers()[1].view.capacity;
     let held = manager.allocate(all - manager.tiers()[1].view.used - MIB).expect("the rest");
     let next = manager.allocate_async(4 * MIB, waiting.clone());
@@ -251,7 +251,7 @@ fn nothing_is_left_when_the_last_handle_is_gone() {
 #[test]
 fn a_buffer_that_is_read_can_be_synced_and_one_that_is_written_says_so() {
     let directory = tempfile::tempdir().expect("a directory");
-    let manager = builder(directory.path()).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder(directory.path()).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let buffer = manager.allocate_named("read", MIB).expect("room");
     buffer.write(0, &pattern(1, MIB)).expect("written");
     let lease = buffer.lease_best().expect("memory");
@@ -262,10 +262,10 @@ fn a_buffer_that_is_read_can_be_synced_and_one_that_is_written_says_so() {
     let written = buffer.lease_mut().expect("alone");
     assert_eq!(manager.sync(&buffer), Err(Error::Leased));
     drop(written);
-    manager.demote(&buffer, 1).expect("nobody reads it");
-    // Without a clock: who gives the lease back that stood in the way says so.
+    manager.demote(&buffer, 1).expect("no reader is active");
+    // Without ticks: releasing the lease that blocked a copy notifies the manager.
     let lease = buffer.lease_best().expect("memory");
-    let large = manager.allocate_async(4 * MIB, Options { wait: true, ..Options::default() });
+    let large = manager.allocate_async(4 * MIB, BufferOptions { wait: true, ..BufferOptions::default() });
     drop(lease);
     large.wait().expect("room");
     manager.check().expect("sound");
@@ -294,7 +294,7 @@ fn many_threads_write_sync_and_read_what_they_wrote() {
                     for round in 0..8 {
                         let seed = thread * 10 + round;
                         own.write(0, &pattern(seed, own.bytes())).expect("written");
-                        // Each its part of the same buffer.
+                        // Each thread writes its part of the same buffer.
                         shared.write(u64::from(thread) * 1000, &[seed; 1000]).expect("written");
                         if round % 2 == 0 {
                             manager.sync(&own).expect("durable");
@@ -325,14 +325,14 @@ fn many_threads_write_sync_and_read_what_they_wrote() {
 #[test]
 fn what_is_empty_is_given_back_by_maintenance() {
     let directory = tempfile::tempdir().expect("a directory");
-    let manager = builder(directory.path()).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder(directory.path()).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let buffers: Vec<Buffer> = (0..30).map(|_| manager.allocate(MIB).expect("room")).collect();
     buffers.iter().for_each(|buffer| buffer.write(0, &pattern(1, MIB)).expect("written"));
     let disk = || manager.tiers()[1].files.expect("files").disk;
     let full = disk();
     drop(buffers);
-    assert_eq!(disk(), full, "nobody said so");
-    // Forty ticks are one tidying, which is a task.
+    assert_eq!(disk(), full, "no maintenance ran");
+    // Forty ticks make one compaction, which is a task.
     let begun = std::time::Instant::now();
     let mut now = 0;
     while disk() >= full / 4 && begun.elapsed() < Duration::from_secs(20) {

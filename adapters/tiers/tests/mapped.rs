@@ -23,7 +23,7 @@ fn file(directory: &Path, bytes: usize) -> PathBuf {
 }
 
 fn map(manager: &Manager, path: &Path) -> Buffer {
-    // SAFETY: the file lies in a directory of the test's own, which writes to it no more.
+    // SAFETY: the file lies in a directory of the test's own, which no longer writes to it.
     manager.map_file(unsafe { MappedFile::open_unchecked(path) }.expect("it maps"))
 }
 

@@ -1,13 +1,13 @@
-//! `memory` is what the process takes: buffers of all sizes, and what describes them.
+//! `memory` bounds what the process takes: buffers of all sizes, and their metadata.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use terrace_tests::Random;
-use terrace_tiers::ledger::Hint;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::ledger::PlacementHint;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
-/// One test after the other: they look at the memory of the whole process.
+/// One test at a time: they measure the memory of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Bytes of memory that this process has.
@@ -17,7 +17,7 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-/// What a manager may take: a tenth more than it was told, and what bytes go through on their way to files.
+/// What a manager may take: a tenth more than configured, and staging memory.
 fn allowed(memory: u64) -> u64 {
     memory + memory / 10 + (32 << 20)
 }
@@ -38,7 +38,7 @@ fn small_buffers_share_pages_and_what_describes_them_counts() {
             Err(error) => break error,
         }
     };
-    // 128 bytes and some 470 of description each.
+    // 128 bytes and some 470 of metadata each.
     assert!(buffers.len() > 25_000, "{} {full}", buffers.len());
     let taken = resident() - before;
     assert!(taken <= allowed(MEMORY), "{} KiB for {} buffers", taken >> 10, buffers.len());
@@ -111,7 +111,7 @@ fn chunks_that_memory_cannot_describe_are_refused_before_they_take_any() {
     drop(manager.allocate(100 << 20).expect("they are free again"));
 }
 
-/// Whether what describes buffers is what the manager counts for it: less than a tenth is left for all the rest.
+/// Whether metadata takes what the manager counts for it: less than a tenth is left for all the rest.
 fn describes_within(memory: u64, manager: &Manager, mut one: impl FnMut(usize) -> Result<Buffer, Error>) -> usize {
     let (before, mut buffers) = (resident(), Vec::new());
     let full = loop {
@@ -145,9 +145,10 @@ fn chunks_in_files_count_and_durable_ones_twice() {
     let builder = Manager::builder().memory(MEMORY).chunk(4096).directory_of(directory.path(), 1 << 30);
     let manager = builder.build().expect("it is built");
     let count = describes_within(MEMORY, &manager, |which| {
-        let hint = Hint { tier: Some(1), ..Hint::default() };
+        let hint = PlacementHint { tier: Some(1), ..PlacementHint::default() };
         let name = (which % 2 == 0).then(|| format!("{which:0500}"));
-        let buffer = manager.allocate_with(1 << 20, Options { name: name.clone(), hint, ..Options::default() })?;
+        let buffer =
+            manager.allocate_with(1 << 20, BufferOptions { name: name.clone(), hint, ..BufferOptions::default() })?;
         buffer.write(0, &[1; 1 << 20]).expect("written");
         if name.is_some() {
             manager.sync(&buffer).expect("durable");
@@ -215,7 +216,7 @@ fn buffers_of_all_sizes_stay_within_memory() {
             buffers.swap_remove(rng.below(buffers.len() as u64) as usize);
         } else if !buffers.is_empty() {
             let buffer = &buffers[rng.below(buffers.len() as u64) as usize];
-            // Refused where others are leased by copies, which ends.
+            // Refused where other buffers are leased by copies, which ends.
             if let Ok(mut lease) = buffer.lease_mut() {
                 let last = lease.len() - 1;
                 (lease[0], lease[last]) = (1, 1);
@@ -233,7 +234,7 @@ fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().expect("a directory");
     let build = |files: bool| {
-        let builder = Manager::builder().memory(8 << 20).chunk(64 << 10).upkeep(Duration::ZERO);
+        let builder = Manager::builder().memory(8 << 20).chunk(64 << 10).maintenance_interval(Duration::ZERO);
         let builder = if files { builder.directory_of(directory.path(), 256 << 20) } else { builder };
         builder.build().expect("it is built")
     };
@@ -252,7 +253,7 @@ fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
     let kept = in_pieces(&manager);
     let large = manager.allocate(4 << 20).expect("the small ones make way");
     assert_eq!(manager.list().iter().filter(|listed| listed.bytes == 4 << 20 && listed.tier == 0).count(), 1);
-    assert!(manager.moves().down > 0);
+    assert!(manager.move_stats().down > 0);
     for buffer in &kept {
         let mut bytes = [0; 4];
         buffer.read(0, &mut bytes).expect("it is somewhere");
@@ -263,7 +264,7 @@ fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
     assert!(manager.tiers()[0].view.capacity > 7 << 20, "nothing lies unused any more");
     manager.check().expect("sound");
 
-    // While they are leased it goes where there is room.
+    // While they are leased it goes to a tier with room.
     drop(manager);
     let manager = build(true);
     let kept = in_pieces(&manager);
@@ -273,7 +274,7 @@ fn where_free_memory_is_in_pieces_buffers_leave_until_one_fits() {
     drop(leases);
     drop((large, kept));
 
-    // Where they have nowhere to go it is said, and what is there stays.
+    // Where they have nowhere to go the call fails, and no buffer moves.
     drop(manager);
     let manager = build(false);
     let kept = in_pieces(&manager);

@@ -5,9 +5,9 @@ mod policies;
 use policies::Naive;
 use policies::cache::{Cache, walk};
 use proptest::prelude::*;
-use terrace_tiers::policy::{Answer, Kind, Policy};
+use terrace_tiers::policy::{Policy, PolicyKind, Verdict};
 
-const KINDS: [Kind; 3] = [Kind::Lru, Kind::Sieve, Kind::S3Fifo];
+const KINDS: [PolicyKind; 3] = [PolicyKind::Lru, PolicyKind::Sieve, PolicyKind::S3Fifo];
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -16,7 +16,7 @@ enum Call {
     Remove(u32),
     /// The answers, by number modulo their count.
     Victim(Vec<u8>),
-    /// The same, and the victim stays after all.
+    /// As `Victim`, and the victim stays after all.
     VictimBack(Vec<u8>),
 }
 
@@ -32,17 +32,17 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// Half of the answers take, a third say used.
-fn answer(answers: &[u8], id: u32) -> Answer {
+/// Half of the verdicts evict, a third are `Referenced`.
+fn answer(answers: &[u8], id: u32) -> Verdict {
     match answers[id as usize % answers.len()] {
-        0..3 => Answer::Take,
-        3 => Answer::Pass,
-        _ => Answer::Used,
+        0..3 => Verdict::Evict,
+        3 => Verdict::Skip,
+        _ => Verdict::Referenced,
     }
 }
 
-/// The victim, and who was asked in which order.
-fn ask(one: impl FnOnce(&mut dyn FnMut(u32) -> Answer) -> Option<u32>, answers: &[u8]) -> (Option<u32>, Vec<u32>) {
+/// The victim, and the members asked about, in order.
+fn ask(one: impl FnOnce(&mut dyn FnMut(u32) -> Verdict) -> Option<u32>, answers: &[u8]) -> (Option<u32>, Vec<u32>) {
     let mut asked = Vec::new();
     let victim = one(&mut |id| {
         asked.push(id);
@@ -51,7 +51,7 @@ fn ask(one: impl FnOnce(&mut dyn FnMut(u32) -> Answer) -> Option<u32>, answers: 
     (victim, asked)
 }
 
-fn compare(kind: Kind, calls: &[Call]) {
+fn compare(kind: PolicyKind, calls: &[Call]) {
     let (mut policy, mut model): (Box<dyn Policy>, Naive) = (kind.build(), Naive::new(kind));
     for call in calls {
         match call {
@@ -82,18 +82,18 @@ fn compare(kind: Kind, calls: &[Call]) {
             }
         }
         let members = model.members();
-        assert_eq!(policy.held(), (members.len(), members.iter().map(|(_, bytes)| bytes).sum()), "{kind:?} {call:?}");
+        assert_eq!(policy.totals(), (members.len(), members.iter().map(|(_, bytes)| bytes).sum()), "{kind:?} {call:?}");
         assert!((0..12).all(|id| policy.contains(id) == members.iter().any(|(member, _)| *member == id)));
     }
 }
 
-/// Nobody was asked twice, and everybody if there is no victim.
+/// No member was asked about twice, and every member was if there is no victim.
 fn once(asked: &[u32], members: usize, victim: Option<u32>) {
     let mut sorted = asked.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    assert_eq!(sorted.len(), asked.len(), "nobody is asked twice: {asked:?}");
-    assert!(victim.is_some() || asked.len() == members, "everybody is asked before nobody goes");
+    assert_eq!(sorted.len(), asked.len(), "no member is asked about twice: {asked:?}");
+    assert!(victim.is_some() || asked.len() == members, "every member is asked about before there is no victim");
 }
 
 proptest! {
@@ -105,7 +105,7 @@ proptest! {
 }
 
 /// Members of the hot set that a scan leaves, of 50.
-fn left_by_a_scan(kind: Kind) -> usize {
+fn left_by_a_scan(kind: PolicyKind) -> usize {
     let mut cache = Cache::new(kind, 100);
     for _ in 0..4 {
         walk(&mut cache, 0..50);
@@ -116,9 +116,9 @@ fn left_by_a_scan(kind: Kind) -> usize {
 
 #[test]
 fn a_scan_evicts_the_hot_set_under_lru_alone() {
-    assert_eq!(left_by_a_scan(Kind::Lru), 0);
-    assert_eq!(left_by_a_scan(Kind::Sieve), 50);
-    assert_eq!(left_by_a_scan(Kind::S3Fifo), 50);
+    assert_eq!(left_by_a_scan(PolicyKind::Lru), 0);
+    assert_eq!(left_by_a_scan(PolicyKind::Sieve), 50);
+    assert_eq!(left_by_a_scan(PolicyKind::S3Fifo), 50);
 }
 
 #[test]

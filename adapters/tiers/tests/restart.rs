@@ -1,4 +1,4 @@
-//! What is durable, and the caps of the next start.
+//! Durable buffers, and the caps of the next start.
 #![cfg(target_os = "linux")]
 
 mod patterns;
@@ -7,13 +7,13 @@ use patterns::{holds, pattern};
 use std::path::Path;
 use terrace_core::pressure::Level;
 use terrace_file::StoreError;
-use terrace_tiers::ledger::{Hint, Refusal, Share, Why};
-use terrace_tiers::manager::Builder;
-use terrace_tiers::{Error, Manager, Options};
+use terrace_tiers::ledger::{PlacementHint, Refusal, RefusalReason, TenantQuota};
+use terrace_tiers::manager::ManagerBuilder;
+use terrace_tiers::{BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
-fn builder(path: &Path) -> Builder {
+fn builder(path: &Path) -> ManagerBuilder {
     Manager::builder().memory(4 * MIB).directory_of(path, 64 * MIB).chunk(256 << 10)
 }
 
@@ -28,14 +28,15 @@ fn what_is_durable_is_found_also_where_it_is_more_than_a_tier_would_take_in() {
     }
     drop(first);
     let with = |cap| Manager::builder().memory(MIB).directory_of(directory.path(), cap).chunk(256 << 10).build();
-    // 14 of 15 slabs, of which buffers are given seven eighths.
+    // 14 of 15 slabs, of which buffers get seven eighths.
     let second = with(16 * MIB).expect("it is all there");
     let found = || (0..14).map(|seed| second.open(&format!("{seed}")).expect("it is there"));
     found().zip(0..).for_each(|(buffer, seed)| holds(&buffer, seed));
-    let (file, hint) = (second.tiers()[1].view, Hint { tier: Some(1), keep: false });
+    let (file, hint) = (second.tiers()[1].view, PlacementHint { tier: Some(1), keep: false });
     assert!(file.used > file.capacity && file.level == Level::Critical, "{file:?}");
-    let more = || second.allocate_with(MIB / 2, Options { name: Some("more".into()), hint, ..Options::default() });
-    assert_eq!(second.moves().down, 0);
+    let more =
+        || second.allocate_with(MIB / 2, BufferOptions { name: Some("more".into()), hint, ..BufferOptions::default() });
+    assert_eq!(second.move_stats().down, 0);
     assert!(matches!(second.sync(&more().expect("memory")), Err(Error::NoRoom { tier: 1 })));
     (0..3).for_each(|seed| second.remove(&format!("{seed}")).expect("removed"));
     second.sync(&second.open("more").expect("it is there")).expect("there is room again");
@@ -51,8 +52,8 @@ fn all_that_a_tier_of_small_chunks_takes_can_be_made_durable() {
     let directory = tempfile::tempdir().expect("a directory");
     // Some 14,000 chunks, each of which takes 470 bytes of memory.
     let manager = builder(directory.path()).memory(16 * MIB).chunk(4096).build().expect("it is built");
-    let hint = Hint { tier: Some(1), keep: false };
-    let options = Options { name: Some("all".into()), hint, ..Options::default() };
+    let hint = PlacementHint { tier: Some(1), keep: false };
+    let options = BufferOptions { name: Some("all".into()), hint, ..BufferOptions::default() };
     let all = manager.allocate_with(manager.tiers()[1].view.capacity, options).expect("room");
     let block = pattern(1, MIB);
     (0..all.bytes() / MIB).for_each(|at| all.write(at * MIB, &block).expect("written"));
@@ -91,17 +92,19 @@ fn a_buffer_that_is_larger_than_its_tier_may_take_in_is_written_and_synced_all_t
 #[test]
 fn a_durable_buffer_stays_its_tenants() {
     let directory = tempfile::tempdir().expect("a directory");
-    let capped = |cap| builder(directory.path()).tenant(Share::UNLIMITED).tenant(Share { cap, ..Share::UNLIMITED });
+    let capped = |cap| {
+        builder(directory.path()).tenant(TenantQuota::UNLIMITED).tenant(TenantQuota { cap, ..TenantQuota::UNLIMITED })
+    };
     let first = capped(2 * MIB).build().expect("it is built");
-    let options = |name: &str| Options { name: Some(name.into()), tenant: 1, ..Options::default() };
+    let options = |name: &str| BufferOptions { name: Some(name.into()), tenant: 1, ..BufferOptions::default() };
     first.sync(&first.allocate_with(MIB, options("a")).expect("room")).expect("durable");
     drop(first);
     let refused = |built: &Manager, most| match built.allocate_with(2 * MIB, options("b")) {
-        Err(Error::Refused(Refusal { why: Why::OverCap, largest, .. })) => assert_eq!(largest, most),
+        Err(Error::Refused(Refusal { reason: RefusalReason::OverCap, largest, .. })) => assert_eq!(largest, most),
         other => panic!("{other:?}"),
     };
     refused(&capped(2 * MIB).build().expect("it is built"), MIB);
-    // Also above its cap, and where there are fewer tenants now.
+    // Even above its cap, and where there are fewer tenants now.
     let second = capped(2 * MIB - 1).build().expect("it is built");
     refused(&second, 2 * MIB - 1);
     drop(second);
@@ -118,7 +121,7 @@ fn chunks_that_are_too_large_to_be_read_are_told_at_the_start() {
     buffer.write(0, &pattern(1, 4 * MIB)).expect("written");
     first.sync(&buffer).expect("durable");
     drop((buffer, first));
-    // Too large for what bytes go through; for a slab.
+    // Too large for staging memory; for a slab.
     for (chunk, cap) in [(4096, 1 << 30), (64 << 10, 64 * MIB)] {
         assert_eq!(with(chunk, cap).map(drop), Err(Error::Chunks { name: "large".into(), bytes: 2 << 20 }));
     }

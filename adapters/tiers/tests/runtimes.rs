@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 async fn program(path: &Path) -> Result<(), Error> {
     let manager = Manager::builder().memory(2 * MIB).directory_of(path, 32 * MIB).build_async()?.await?;
     let one = async |number: u8| -> Result<Buffer, Error> {
-        let options = Options { name: Some(format!("buffer {number}")), wait: true, ..Options::default() };
+        let options = BufferOptions { name: Some(format!("buffer {number}")), wait: true, ..BufferOptions::default() };
         let buffer = manager.allocate_async(MIB, options).await?;
         buffer.write_async(1000, vec![number; 5000]).await?;
         manager.sync_async(&buffer).await?;

@@ -1,15 +1,15 @@
-//! What a builder is told, it does: each test fails when the setting is dropped.
+//! Each setting of a builder has its effect: each test fails when the setting is ignored.
 #![cfg(target_os = "linux")]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use terrace_core::pressure::Level;
-use terrace_tiers::policy::Kind;
+use terrace_tiers::policy::PolicyKind;
 use terrace_tiers::{Buffer, Manager, Preset};
 
 const MIB: u64 = 1 << 20;
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 fn in_the_end(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -18,11 +18,11 @@ fn in_the_end(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a buffer that was read again and again stays in memory while twelve others come, each of which is written once.
-fn stays(policy: Kind) -> bool {
+/// Whether a buffer that is read repeatedly stays in memory while twelve others are allocated, each written once.
+fn stays(policy: PolicyKind) -> bool {
     let directory = tempfile::tempdir().expect("a directory");
     let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
-    let manager = builder.policy(policy).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder.policy(policy).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let new = |name: &str| {
         let buffer = manager.allocate_named(name, MIB).expect("room");
         buffer.write(0, name.as_bytes()).expect("written");
@@ -39,11 +39,11 @@ fn stays(policy: Kind) -> bool {
 }
 
 #[test]
-fn the_policy_says_who_leaves() {
-    assert!(!(0..3).any(|_| stays(Kind::Lru)), "it is unused for longest");
+fn the_policy_decides_which_buffer_leaves() {
+    assert!(!(0..3).any(|_| stays(PolicyKind::Lru)), "it is unused for longest");
     // A search counts all reads since the last one as one use, so the buffer leaves when memory is first full, and reads
     // promote it again; on a busy machine that may come too late.
-    let stayed = (0..5).filter(|_| stays(Kind::S3Fifo)).count();
+    let stayed = (0..5).filter(|_| stays(PolicyKind::S3Fifo)).count();
     assert!(stayed >= 3, "others leave before they are used a second time: {stayed} of 5");
 }
 
@@ -74,7 +74,8 @@ fn a_directory_takes_a_quarter_of_what_is_free_if_nothing_else_is_said() {
 fn maintenance_goes_on_by_itself_and_not_where_it_is_by_call() {
     let full = |upkeep| {
         let directory = tempfile::tempdir().expect("a directory");
-        let builder = Manager::builder().memory(16 * MIB).directory_of(directory.path(), 64 * MIB).upkeep(upkeep);
+        let builder =
+            Manager::builder().memory(16 * MIB).directory_of(directory.path(), 64 * MIB).maintenance_interval(upkeep);
         let manager = builder.build().expect("it is built");
         let buffers: Vec<Buffer> = (0..15).map(|_| manager.allocate(MIB).expect("room")).collect();
         (manager, buffers, directory)
@@ -93,7 +94,7 @@ fn pressure_is_told_as_it_rises_and_falls() {
     let told = Arc::<Mutex<Vec<(u8, Level)>>>::default();
     let tell = Arc::clone(&told);
     let on_pressure = move |tier, level| tell.lock().expect("no panic").push((tier, level));
-    let builder = Manager::builder().memory(16 * MIB).upkeep(Duration::ZERO).on_pressure(on_pressure);
+    let builder = Manager::builder().memory(16 * MIB).maintenance_interval(Duration::ZERO).on_pressure(on_pressure);
     let manager = builder.build().expect("it is built");
     let mut buffers: Vec<Buffer> = (0..16).map(|_| manager.allocate(MIB - 4096).expect("room")).collect();
     let so_far = |told: &Mutex<Vec<_>>| told.lock().expect("no panic").clone();

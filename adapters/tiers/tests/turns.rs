@@ -1,4 +1,4 @@
-//! Who waits for whom in a manager, and who does not wait any more.
+//! Which calls of a manager wait for which, and which wait no more.
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +11,28 @@ use terrace_file::{
     Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, JoinHandle, ResponseSender, StoreFile, StoreOptions,
 };
 use terrace_tests::hung::bounded;
-use terrace_tiers::ledger::Hint;
-use terrace_tiers::manager::Builder;
-use terrace_tiers::{Buffer, Error, Manager, Options};
+use terrace_tiers::ledger::PlacementHint;
+use terrace_tiers::manager::ManagerBuilder;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
 /// A manager whose tasks run when the test lets them, above 64 MiB of files.
-fn by_hand(builder: Builder) -> (TempDir, Executor, Manager) {
+fn by_hand(builder: ManagerBuilder) -> (TempDir, Executor, Manager) {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
-    let builder = builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).upkeep(Duration::ZERO);
+    let builder =
+        builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).maintenance_interval(Duration::ZERO);
     let manager = drive(&tasks, builder.build_async().expect("it begins")).expect("it is built");
     (directory, tasks, manager)
 }
 
 #[test]
-fn who_asks_no_more_is_in_nobodys_way() {
+fn a_cancelled_request_blocks_no_other() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
-    let ask = |bytes, wait| manager.allocate_async(bytes, Options { wait, ..Options::default() });
+    let ask = |bytes, wait| manager.allocate_async(bytes, BufferOptions { wait, ..BufferOptions::default() });
     let held = drive(&tasks, ask(manager.tiers()[1].view.capacity - MIB, false)).expect("room");
-    // One that waits; and one that would have room, but came later.
+    // A request that waits; and a later one for which there would be room.
     let waiting = ask(2 * MIB, true);
     assert!(tasks.run(Duration::MAX));
     let later = ask(1000, true);
@@ -42,7 +43,7 @@ fn who_asks_no_more_is_in_nobodys_way() {
     drop(held);
     assert!(tasks.run(Duration::MAX));
     assert_eq!(manager.list().len(), 1, "nothing came for who asks no more");
-    // Dropped at each step: asked, granted, made, there.
+    // Dropped at each step: requested, granted, allocated, delivered.
     for steps in 0..6 {
         let asked = ask(4096, false);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
@@ -90,8 +91,8 @@ fn leases_take_their_turn_with_calls() {
             writing.store(false, Ordering::Relaxed);
         });
         while writing.load(Ordering::Relaxed) {
-            drop(buffer.lease_best().expect("nobody has it for long"));
-            drop(buffer.lease_mut().expect("nobody has it for long"));
+            drop(buffer.lease_best().expect("no call holds it for long"));
+            drop(buffer.lease_mut().expect("no call holds it for long"));
         }
     });
 }
@@ -122,17 +123,17 @@ fn a_copy_that_began_beside_a_reader_is_waited_for_when_the_reader_is_gone() {
 #[test]
 fn a_buffer_that_is_freed_before_its_copy_begins_is_no_fault_of_the_tier() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
-    let evicted = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let evicted = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let asked = begin_to_evict(&tasks, &manager);
     drop(evicted);
     let _got = drive(&tasks, asked).expect("room");
-    assert!(manager.tiers()[1].view.rests_until.is_none(), "nothing is wrong with it");
+    assert!(manager.tiers()[1].view.suspended_until.is_none(), "nothing is wrong with it");
     assert_eq!(manager.list().len(), 1);
 }
 
-/// Asks for a MiB; what is in memory is about to be copied.
+/// Requests a MiB; the buffers in memory are about to be copied.
 fn begin_to_evict(tasks: &Executor, manager: &Manager) -> JoinHandle<Result<Buffer, Error>> {
-    let asked = manager.allocate_async(MIB, Options::default());
+    let asked = manager.allocate_async(MIB, BufferOptions::default());
     while manager.tiers()[1].view.used == 0 {
         assert!(tasks.run_one(0), "room is made");
     }
@@ -142,12 +143,12 @@ fn begin_to_evict(tasks: &Executor, manager: &Manager) -> JoinHandle<Result<Buff
 #[test]
 fn the_name_of_what_was_removed_while_it_was_copied_is_free() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(32 * MIB));
-    let named = || Options { name: Some("a".into()), ..Options::default() };
+    let named = || BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
     let evicted = drive(&tasks, manager.allocate_async(32 * MIB, named())).expect("room");
     drive(&tasks, evicted.write_async(0, vec![1; 32 << 20])).expect("written");
     let asked = begin_to_evict(&tasks, &manager);
     // It takes longer than the commit does.
-    drive_by(manager.remove_async("a"), || _ = tasks.run_one(0)).expect("nobody has a lease");
+    drive_by(manager.remove_async("a"), || _ = tasks.run_one(0)).expect("no lease is held");
     assert!(manager.open("a").is_err(), "the name is free");
     drop((evicted, asked));
     tasks.run(Duration::MAX);
@@ -156,7 +157,7 @@ fn the_name_of_what_was_removed_while_it_was_copied_is_free() {
 #[test]
 fn a_buffer_that_is_written_in_files_or_being_made_is_removed_afterwards() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB));
-    let named = || Options { name: Some("a".into()), ..Options::default() };
+    let named = || BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
     for steps in 0..8 {
         // Too large for memory.
         let buffer = drive(&tasks, manager.allocate_async(2 * MIB, named())).expect("room in files");
@@ -183,7 +184,7 @@ fn with_a_device() -> (TempDir, Executor, Manager) {
 #[test]
 fn an_unnamed_buffer_that_is_dropped_while_it_is_copied_beside_a_reader_is_freed() {
     let (_directory, tasks, manager) = with_a_device();
-    let buffer = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffer = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let lease = drive(&tasks, buffer.lease_device_async()).expect("it is there");
     let mut wanted = Box::pin(buffer.lease_best_async());
     assert!(wanted.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -198,32 +199,33 @@ fn an_unnamed_buffer_that_is_dropped_while_it_is_copied_beside_a_reader_is_freed
 }
 
 #[test]
-fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
+fn a_lessee_does_not_wait_for_a_move_request_that_waits_for_its_lease() {
     let mut refused = 0;
     for (steps, sync) in (0..12).flat_map(|steps| [(steps, false), (steps, true)]) {
         let (_directory, tasks, manager) = with_a_device();
-        let hint = |tier| Options { hint: Hint { tier: Some(tier), keep: false }, ..Options::default() };
+        let hint =
+            |tier| BufferOptions { hint: PlacementHint { tier: Some(tier), keep: false }, ..BufferOptions::default() };
         let full: Vec<_> =
             (0..2).map(|_| drive(&tasks, manager.allocate_async(MIB, hint(0))).expect("room on the device")).collect();
-        let options = Options { name: Some("a".into()), ..hint(1) };
+        let options = BufferOptions { name: Some("a".into()), ..hint(1) };
         let buffer = drive(&tasks, manager.allocate_async(MIB, options)).expect("room in memory");
         let another = manager.promote_async(&buffer, 0);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
-        let lease = buffer.try_lease().expect("nobody else has one");
+        let lease = buffer.try_lease().expect("no other lease is held");
         if sync {
             let synced = manager.sync_async(&buffer);
             tasks.run(Duration::MAX);
-            // A buffer that met a lease is left alone until then.
+            // A buffer that met a lease is deferred until then.
             manager.tick(1);
             assert_eq!(drive(&tasks, synced), Ok(()), "whoever reads, after {steps} steps");
         } else {
             let own = drive(&tasks, manager.promote_async(&buffer, 0));
             refused += u32::from(lease.is_some() && own == Err(Error::Leased));
         }
-        // Nor does who asked before the lease was taken.
+        // Neither does a request that came before the lease was taken.
         assert!(matches!(drive(&tasks, another), Ok(()) | Err(Error::Leased)), "after {steps} steps");
         drop(lease);
-        // What is left to do holds the manager, whose last user waits for it.
+        // The remaining tasks hold the manager, which its last handle waits for.
         drop((buffer, full));
         tasks.run(Duration::MAX);
     }
@@ -231,9 +233,9 @@ fn who_holds_a_lease_does_not_wait_for_anothers_wish_that_waits_for_it() {
 }
 
 #[test]
-fn a_lease_that_is_not_polled_holds_nobody_up() {
+fn a_lease_that_is_not_polled_blocks_no_other() {
     let (_directory, tasks, manager) = by_hand(Manager::builder().memory(MIB).pinned_cap(4 * MIB));
-    let buffer = || drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffer = || drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     let buffers: Vec<_> = (0..4).map(|_| buffer()).collect();
     let mut kept: Vec<_> = buffers[..3].iter().map(|buffer| Box::pin(buffer.lease_best_async())).collect();
     let mut in_vain = |at: usize| {
@@ -243,20 +245,20 @@ fn a_lease_that_is_not_polled_holds_nobody_up() {
         assert!(tasks.run(Duration::MAX));
         drop(drive(&tasks, buffers[3].lease_best_async()).expect("it is evicted, and was not polled"));
     };
-    // Alone from its second poll on.
+    // It holds the gate from its second poll on.
     in_vain(0);
     in_vain(0);
-    // In its place: that one was not polled when it could go on.
+    // It takes over the gate: the holder was not polled when it could go on.
     in_vain(1);
     in_vain(1);
     in_vain(2);
     while let Some(last) = kept.pop() {
-        drop(drive(&tasks, last).expect("those that are not polled are in nobody's way"));
+        drop(drive(&tasks, last).expect("futures that are not polled block no other"));
     }
     manager.check().expect("sound");
 }
 
-/// A disk that panics when it is told to.
+/// A disk that panics on demand.
 struct Panics(Directory, Arc<AtomicBool>);
 
 impl Disk for Panics {
@@ -277,9 +279,9 @@ fn a_disk_that_panics_is_one_that_refuses() {
     let panics = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Panics(files, Arc::clone(&panics)));
     let builder = Manager::builder().memory(4 * MIB).disk(disk, StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
-    let buffer = drive(&tasks, manager.allocate_async(MIB, Options::default())).expect("room");
+    let buffer = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
     let refused = |told: Result<(), Error>| assert!(matches!(told, Err(Error::Store(_))), "{told:?}");
     panics.store(true, Ordering::Relaxed);
@@ -356,7 +358,7 @@ fn the_last_manager_may_go_in_a_callback_of_maintenance() {
     let (told, tell) = mpsc::channel();
     let slot = Arc::clone(&last);
     let builder = Manager::builder().memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
-    let builder = builder.upkeep(Duration::from_millis(20)).on_pressure(move |_, _| {
+    let builder = builder.maintenance_interval(Duration::from_millis(20)).on_pressure(move |_, _| {
         if std::thread::current().name() == Some("terrace-upkeep") {
             let last = slot.lock().expect("no panic").take();
             let begun = Instant::now();

@@ -9,19 +9,19 @@ use tempfile::TempDir;
 use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
 use terrace_tests::hung::bounded;
 use terrace_tests::waker::{Call, waker};
-use terrace_tiers::manager::Options;
+use terrace_tiers::manager::BufferOptions;
 use terrace_tiers::{Buffer, Manager};
 
 const MIB: u64 = 1 << 20;
 
-/// A manager whose tasks run when the test lets them, and a buffer of it that has a name.
+/// A manager whose tasks run when the test lets them, and a named buffer of it.
 fn by_hand() -> (TempDir, Executor, Manager, Buffer) {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let builder = Manager::builder().memory(8 * MIB).disk(Arc::new(files), StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).upkeep(Duration::ZERO).build_async().expect("it begins");
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
     let manager = drive(&tasks, built).expect("it is built");
-    let options = Options { name: Some("a".into()), ..Options::default() };
+    let options = BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
     let buffer = drive(&tasks, manager.allocate_async(4 * MIB, options)).expect("room");
     drive(&tasks, buffer.write_async(0, vec![1; 4 << 20])).expect("written");
     (directory, tasks, manager, buffer)
@@ -38,7 +38,7 @@ fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
     }
 }
 
-/// Has a lease waited for that a copy stands in the way of, which began beside a reader; `waker` is replaced, and woken.
+/// Waits for a lease that a copy blocks, which began beside a reader; `waker` is replaced, and woken.
 fn wait_for_a_copy(by_hand: &(TempDir, Executor, Manager, Buffer), waker: impl Fn() -> Waker) {
     let (_, tasks, manager, buffer) = by_hand;
     let lease = drive(tasks, buffer.lease_best_async()).expect("memory");
@@ -56,7 +56,7 @@ fn wait_for_a_copy(by_hand: &(TempDir, Executor, Manager, Buffer), waker: impl F
     drop(dropped);
     drive(tasks, synced).expect("it is durable");
     drop(drive(tasks, wanted).expect("the copy has ended"));
-    // The lease stood in somebody's way: that is told by a task, which has the manager.
+    // The lease blocked a copy: a task, which holds the manager, notifies the ledger.
     tasks.run(Duration::MAX);
 }
 
@@ -81,13 +81,13 @@ fn wakers_of_leases_may_use_the_manager_and_the_buffer() {
         assert!(acts.load(Ordering::Relaxed) >= 7);
         world.2.check().expect("sound");
         drop(meddles);
-        // What the wakers began.
+        // The tasks that the wakers began.
         world.1.run(Duration::MAX);
     });
 }
 
 #[test]
-fn a_waker_of_a_lease_that_panics_strands_nobody() {
+fn a_panicking_waker_of_a_lease_strands_no_other() {
     bounded(|| {
         let world = by_hand();
         let woken = Arc::new(AtomicUsize::new(0));
@@ -105,13 +105,13 @@ fn a_waker_of_a_lease_that_panics_strands_nobody() {
         for sync in &mut synced {
             assert!(std::pin::Pin::new(sync).poll(&mut Context::from_waker(&panics())).is_pending());
         }
-        // Those before it are through then.
+        // Earlier wakers have run then.
         drive(tasks, manager.sync_async(buffer)).expect("it is durable");
         assert_eq!(woken.load(Ordering::Relaxed), 2);
         for sync in synced {
             drive(tasks, sync).expect("it is durable");
         }
-        drive(tasks, buffer.write_async(0, vec![2])).expect("nobody has a lease");
+        drive(tasks, buffer.write_async(0, vec![2])).expect("no lease is held");
         wait_for_a_copy(&by_hand(), panics);
         assert_eq!(woken.load(Ordering::Relaxed), 3);
         manager.check().expect("sound");
@@ -147,7 +147,7 @@ fn a_waker_may_own_the_manager_and_the_buffer_that_it_waits_for() {
         };
         drop(waker);
         synced.expect("it is durable");
-        let manager = build().expect("nobody has the directory");
+        let manager = build().expect("no manager has the directory");
         assert_eq!(manager.open("a").map(|buffer| buffer.bytes()), Ok(MIB));
     }
 }

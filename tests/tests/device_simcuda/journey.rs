@@ -70,7 +70,7 @@ fn a_buffer_spills() {
         .memory(MIB)
         .directory_of(directory.path(), 16 * MIB)
         .chunk(64 << 10)
-        .upkeep(Duration::ZERO)
+        .maintenance_interval(Duration::ZERO)
         .build()
         .expect("it is built");
     let stream = device.stream().expect("a stream");
@@ -127,6 +127,6 @@ fn a_buffer_spills() {
         buffer.read(0, &mut bytes).expect("read");
         assert!(bytes.iter().all(|read| *read == byte), "what {byte} was");
     }
-    assert_eq!(manager.moves().failed, 0);
+    assert_eq!(manager.move_stats().failed, 0);
     manager.check().expect("sound");
 }

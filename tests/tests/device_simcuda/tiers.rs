@@ -18,7 +18,7 @@ fn manager(device: &Device, path: &std::path::Path) -> Manager {
     let builder = Manager::builder().memory(MIB).directory_of(path, 16 * MIB).chunk(CHUNK);
     let shared = device.description().capabilities.contains(terrace_device::Capabilities::INTEGRATED);
     let builder = if shared { builder.device(device) } else { builder.device_of(device, MIB) };
-    builder.upkeep(std::time::Duration::ZERO).build().expect("it is built")
+    builder.maintenance_interval(std::time::Duration::ZERO).build().expect("it is built")
 }
 
 /// The bytes of a lease, read on a stream that it is lent to.
@@ -111,7 +111,7 @@ fn buffers_are_the_same_on_every_kind_of_device() {
         }
         assert_eq!(twins.read_all(), 0);
         twins.manager.check().expect("sound");
-        let moves = twins.manager.moves();
+        let moves = twins.manager.move_stats();
         assert!(moves.up > 20 && moves.down + moves.dropped > 20, "{profile}: {moves:?}");
         drop(twins);
         assert_eq!(device.stats().pool.in_use + device.stats().pinned.in_use, 0, "{profile}: all of it went back");
@@ -144,7 +144,7 @@ fn when_the_driver_refuses_a_read_is_right_or_an_error_and_nothing_is_lost() {
                 Ok(()) => {}
                 Err(Error::Device(_)) => refused += 1,
                 // A tier into which a copy failed rests.
-                Err(Error::NoRoom { .. } | Error::Resting { .. } | Error::NoTier(_)) => {}
+                Err(Error::NoRoom { .. } | Error::Suspended { .. } | Error::NoTier(_)) => {}
                 Err(error) => panic!("seed {seed}, step {now}: {error:?}"),
             }
             twins.manager.tick(now * 1_000);
@@ -199,7 +199,7 @@ fn a_release_that_drops_the_last_handle_of_a_buffer_runs_without_the_manager_s_l
     for profile in ["discrete", "orin"] {
         let session = Simulator::exclusive(&format!(r#"{{"profile": "{profile}"}}"#));
         let device = open(0, small()).expect("a device");
-        let builder = Manager::builder().memory(4 * MIB).upkeep(std::time::Duration::ZERO);
+        let builder = Manager::builder().memory(4 * MIB).maintenance_interval(std::time::Duration::ZERO);
         let builder = if profile == "orin" { builder.device(&device) } else { builder.device_of(&device, 4 * MIB) };
         let manager = builder.build().expect("it is built");
         // More than the caches of streams keep, and than the frees after which the pool looks for what may be released.
@@ -238,7 +238,7 @@ fn a_tier_has_no_more_than_the_device_may_take_and_evicts_when_that_is_full() {
     let capped = DeviceOptions { capacity: 6 * MIB, ..small() };
     let (device, directory) = (open(0, capped).expect("a device"), tempfile::tempdir().expect("a directory"));
     let builder = Manager::builder().device(&device).memory(8 * MIB).directory_of(directory.path(), 64 * MIB);
-    let manager = builder.upkeep(std::time::Duration::ZERO).build().expect("it is built");
+    let manager = builder.maintenance_interval(std::time::Duration::ZERO).build().expect("it is built");
     let capacity = || manager.tiers()[0].view.capacity;
     assert_eq!(capacity(), 3 * MIB, "half of what the device may take");
     let buffers: Vec<_> = (0..24).map(|_| manager.allocate(MIB / 2).expect("room")).collect();
@@ -246,7 +246,7 @@ fn a_tier_has_no_more_than_the_device_may_take_and_evicts_when_that_is_full() {
         buffer.write(0, &[seed as u8; 100]).expect("written");
         manager.promote(buffer, 0).expect("others are evicted");
         let device = manager.tiers()[0].view;
-        assert!(device.used > 2 * MIB && device.rests_until.is_none(), "{device:?}");
+        assert!(device.used > 2 * MIB && device.suspended_until.is_none(), "{device:?}");
     }
     // Maintenance keeps it below what is left when others use the same device.
     let stream = device.stream().expect("a stream");

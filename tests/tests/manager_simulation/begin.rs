@@ -5,7 +5,7 @@ use crate::session::{Flight, Job, Session};
 use futures_channel::oneshot;
 use terrace_tests::Random;
 use terrace_tests::disk::Window;
-use terrace_tiers::manager::Options;
+use terrace_tiers::manager::BufferOptions;
 use terrace_tiers::{Buffer, Error};
 
 /// Random bytes.
@@ -37,7 +37,7 @@ impl Session<'_> {
         self.handles[&key].clone()
     }
 
-    pub fn allocate(&mut self, bytes: usize, options: Options) {
+    pub fn allocate(&mut self, bytes: usize, options: BufferOptions) {
         self.next += 1;
         let (key, wait, name) = (self.next, options.wait, options.name.clone());
         let note = format!("allocate {key}: {bytes} bytes, {options:?}");

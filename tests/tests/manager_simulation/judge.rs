@@ -5,7 +5,7 @@ use crate::session::{Flight, Job, LEAST, Session};
 use terrace_file::StoreError;
 use terrace_tests::disk::{Kind, is_full};
 use terrace_tiers::Error;
-use terrace_tiers::ledger::Why;
+use terrace_tiers::ledger::RefusalReason;
 
 /// What an error is explained by, or that it is not.
 type Reason = Result<&'static str, &'static str>;
@@ -20,10 +20,10 @@ impl Session<'_> {
         let Flight { key, job, disturbed, .. } = &self.flights[at];
         let buffer = self.model.get(key);
         match error {
-            Error::Refused(refusal) => match (refusal.why, job) {
-                (Why::NoRoom, Job::Allocate { wait: false, .. }) => Ok("no room"),
-                (Why::TooLarge, Job::Allocate { .. }) => Ok("too large"),
-                (Why::OverCap, Job::Allocate { .. }) => {
+            Error::Refused(refusal) => match (refusal.reason, job) {
+                (RefusalReason::NoRoom, Job::Allocate { wait: false, .. }) => Ok("no room"),
+                (RefusalReason::TooLarge, Job::Allocate { .. }) => Ok("too large"),
+                (RefusalReason::OverCap, Job::Allocate { .. }) => {
                     just(self.setup.tenants.len() > 1, "over cap", "there is no cap")
                 }
                 _ => Err("that cannot be"),
@@ -45,7 +45,7 @@ impl Session<'_> {
             Error::Freed => {
                 just(buffer.is_none_or(|buffer| buffer.fate != Fate::Live), "freed", "the buffer was not freed")
             }
-            Error::NoRoom { .. } | Error::Resting { .. } => Ok("no room in the tier"),
+            Error::NoRoom { .. } | Error::Suspended { .. } => Ok("no room in the tier"),
             Error::NameTaken(taken) => {
                 // It may have been removed since.
                 let named = self.model.values().any(|buffer| buffer.name.as_ref() == Some(taken));

@@ -8,8 +8,8 @@ use crate::tally::Tally;
 use terrace_file::{FramePool, StoreOptions};
 use terrace_tests::Random;
 use terrace_tests::disk::{SimDisk, Trace, Verdict, Window, World, some_faults};
-use terrace_tiers::ledger::{Hint, Share};
-use terrace_tiers::manager::Options;
+use terrace_tiers::ledger::{PlacementHint, TenantQuota};
+use terrace_tiers::manager::BufferOptions;
 
 /// Operations of a seed.
 const OPERATIONS: u64 = 220;
@@ -32,9 +32,9 @@ fn setup(random: &mut Random) -> Setup {
     let options = StoreOptions { cap: 0, slab_bytes, log_bytes };
     let options = StoreOptions { cap: options.least_cap() + slab_bytes * (1 + random.below(4)), ..options };
     let memory = (32 + 8 * random.below(6)) << 10;
-    let mut bounded = Share { cap: 64 << 10, ..Share::UNLIMITED };
-    bounded.promised[0] = 16 << 10;
-    let tenants = if random.once_in(2) { Vec::new() } else { vec![Share::UNLIMITED, bounded] };
+    let mut bounded = TenantQuota { cap: 64 << 10, ..TenantQuota::UNLIMITED };
+    bounded.guaranteed[0] = 16 << 10;
+    let tenants = if random.once_in(2) { Vec::new() } else { vec![TenantQuota::UNLIMITED, bounded] };
     Setup { memory, options, pinned: memory / 4 * 3, tenants }
 }
 
@@ -136,9 +136,11 @@ impl Session<'_> {
         // One in sixteen is larger than memory.
         let most = if self.chance(16) == 0 { 24 * CHUNK as u64 } else { 5 * CHUNK as u64 };
         let bytes = 1 + self.chance(most) as usize;
-        let hint =
-            Hint { tier: [None, None, None, Some(0), Some(1)][self.chance(5) as usize], keep: self.chance(4) == 0 };
-        self.allocate(bytes, Options { name: named.then_some(name), tenant, hint, wait });
+        let hint = PlacementHint {
+            tier: [None, None, None, Some(0), Some(1)][self.chance(5) as usize],
+            keep: self.chance(4) == 0,
+        };
+        self.allocate(bytes, BufferOptions { name: named.then_some(name), tenant, hint, wait });
     }
 
     fn ticks(&mut self) {

@@ -119,7 +119,7 @@ impl Session<'_> {
         }
         self.flights.clear();
         if let Some(manager) = self.manager.take() {
-            self.tally.moves(manager.moves());
+            self.tally.moves(manager.move_stats());
             self.bury(manager)?;
         }
         self.settle("after the manager was dropped")
@@ -148,7 +148,7 @@ impl Session<'_> {
         let Setup { memory, options, pinned, tenants } = self.setup.clone();
         let shared = Arc::clone(&self.world.disk) as Arc<dyn Disk>;
         let builder = Manager::builder().memory(memory).disk(shared, options).tasks(&self.world.tasks);
-        let builder = builder.chunk(CHUNK).pinned_cap(pinned).upkeep(Duration::ZERO);
+        let builder = builder.chunk(CHUNK).pinned_cap(pinned).maintenance_interval(Duration::ZERO);
         let builder = tenants.into_iter().fold(builder, |builder, share| builder.tenant(share));
         builder.build_async().map_err(|error| format!("build: {error}"))
     }

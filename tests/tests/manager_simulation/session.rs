@@ -9,7 +9,7 @@ use futures_channel::oneshot;
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_file::{JoinHandle, StoreOptions};
 use terrace_tests::disk::{Trace, Verdict, Window, World, ready};
-use terrace_tiers::ledger::Share;
+use terrace_tiers::ledger::TenantQuota;
 use terrace_tiers::{Buffer, Error, Manager};
 
 /// Steps after which operations are held for endless.
@@ -30,7 +30,7 @@ pub struct Setup {
     pub memory: u64,
     pub options: StoreOptions,
     pub pinned: u64,
-    pub tenants: Vec<Share>,
+    pub tenants: Vec<TenantQuota>,
 }
 
 /// An operation under way.

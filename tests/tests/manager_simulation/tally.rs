@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use terrace_tests::disk::{Counts, Fault};
-use terrace_tiers::manager::Moves;
+use terrace_tiers::manager::MoveStats;
 
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -64,7 +64,7 @@ impl Tally {
         *self.refused.entry((what, why)).or_default() += 1;
     }
 
-    pub fn moves(&mut self, moves: Moves) {
+    pub fn moves(&mut self, moves: MoveStats) {
         self.moved += moves.up + moves.down;
     }
 

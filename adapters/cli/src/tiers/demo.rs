@@ -89,7 +89,7 @@ pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
     let failed = |error: Error| Failure::Measure(format!("the demo ended with an error: {error}"));
     let mut demo = Demo::new(home.path(), config).map_err(failed)?;
     demo.access_buffers().map_err(failed)??;
-    let (moves, disk, on_device) = (demo.manager.moves(), demo.disk_bytes(), demo.on_device);
+    let (moves, disk, on_device) = (demo.manager.move_stats(), demo.disk_bytes(), demo.on_device);
     let synced = demo.synced.clone();
     let mut checked = demo.checked;
     demo.bar.finish_and_clear();
@@ -118,7 +118,7 @@ fn build(path: &Path, config: &DemoConfig<'_>) -> Result<Manager, Error> {
         Some(tier) => Manager::builder().directory_as(path, tier, Some(DISK)),
         None => Manager::builder().directory_of(path, DISK),
     };
-    let with = |builder: terrace_tiers::manager::Builder, device: &Device| {
+    let with = |builder: terrace_tiers::manager::ManagerBuilder, device: &Device| {
         let shared = device.description().capabilities.contains(terrace::device::Capabilities::INTEGRATED);
         if shared { builder.device(device) } else { builder.device_of(device, MEMORY) }
     };
@@ -211,7 +211,7 @@ impl Demo {
         }
         let listed = self.manager.list();
         let tiers = self.manager.tiers();
-        let cell = |listed: &terrace_tiers::manager::Listed| match tiers[usize::from(listed.tier)].kind {
+        let cell = |listed: &terrace_tiers::manager::BufferInfo| match tiers[usize::from(listed.tier)].kind {
             _ if listed.leased => '▓',
             Some(TierKind::Gpu) => '▒',
             Some(TierKind::Cpu) => '█',
@@ -219,7 +219,7 @@ impl Demo {
         };
         let gpu = if self.on_device { "▒ GPU  " } else { "" };
         let cells: String = listed.iter().map(cell).collect();
-        let moves = self.manager.moves();
+        let moves = self.manager.move_stats();
         let (up, down) = (moves.up, moves.down + moves.dropped);
         self.bar.set_message(format!(
             "{cells}  {gpu}█ memory  ▓ leased  ░ files   up {up}  down {down}   {} MiB checked",

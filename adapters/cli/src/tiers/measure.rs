@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::progress;
 use std::path::Path;
 use terrace_tiers::detect::measure::{DiskFigures, MemoryFigures, memory};
-use terrace_tiers::detect::{Disk, Machine};
+use terrace_tiers::detect::{DetectedDisk, Machine};
 
 const TEMPLATE: &str = "{bar:20} {msg}";
 
@@ -19,7 +19,7 @@ pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<Mem
     for named in &args.directories {
         let (disk, _) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
         if let Some(tier) = named.declared {
-            disk.say(tier);
+            disk.declare(tier);
         }
     }
     if args.no_measure {
@@ -41,11 +41,11 @@ pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<Mem
 }
 
 /// Records a reason for each disk that could be measured and was not.
-fn explain_rest(machine: &mut Machine, why: impl Fn(&Disk) -> String) {
+fn explain_rest(machine: &mut Machine, why: impl Fn(&DetectedDisk) -> String) {
     let open = machine.disks.iter_mut().filter(|disk| disk.class.tier.is_some() && disk.measured.is_none());
     for disk in open.filter(|disk| disk.not_measured.is_none()) {
         let why = why(disk);
-        disk.take(Err(why));
+        disk.record(Err(why));
     }
 }
 
@@ -57,8 +57,8 @@ fn measure_named(named: &NamedDirectory, machine: &mut Machine) -> Result<(), Fa
     }
     match measure_disk(disk, &real) {
         Err(MeasureError::Directory(why) | MeasureError::Disk(why)) => return Err(Failure::Measure(why)),
-        Err(MeasureError::Skipped(why)) => disk.take(Err(format!("not measured: {why}"))),
-        Ok(figures) => disk.take(Ok(figures)),
+        Err(MeasureError::Skipped(why)) => disk.record(Err(format!("not measured: {why}"))),
+        Ok(figures) => disk.record(Ok(figures)),
     }
     Ok(())
 }
@@ -71,8 +71,10 @@ fn measure_unnamed(directory: &Path, machine: &mut Machine) {
         match measure_disk(disk, &real) {
             // This user cannot write here, but perhaps in the next directory of the disk.
             Err(MeasureError::Directory(_)) => {}
-            Err(MeasureError::Disk(why) | MeasureError::Skipped(why)) => disk.take(Err(format!("not measured: {why}"))),
-            Ok(figures) => disk.take(Ok(figures)),
+            Err(MeasureError::Disk(why) | MeasureError::Skipped(why)) => {
+                disk.record(Err(format!("not measured: {why}")))
+            }
+            Ok(figures) => disk.record(Ok(figures)),
         }
     }
     machine.disks.truncate(listed);
@@ -91,8 +93,8 @@ enum MeasureError {
 
 /// Measures a disk in a directory, with a progress bar.
 #[cfg(target_os = "linux")]
-fn measure_disk(disk: &Disk, directory: &Path) -> Result<DiskFigures, MeasureError> {
-    use terrace_tiers::detect::measure::{Phase, Unmeasured, disk as measure};
+fn measure_disk(disk: &DetectedDisk, directory: &Path) -> Result<DiskFigures, MeasureError> {
+    use terrace_tiers::detect::measure::{DiskMeasureError, Phase, disk as measure};
     let bar = progress::bar(Some(Phase::ALL.len() as u64), TEMPLATE).with_message(disk.device.clone());
     let figures = measure(directory, |phase| {
         bar.set_message(format!("{}: {phase}", disk.device));
@@ -100,13 +102,13 @@ fn measure_disk(disk: &Disk, directory: &Path) -> Result<DiskFigures, MeasureErr
     });
     bar.finish_and_clear();
     figures.map_err(|error| match error {
-        Unmeasured::Full { .. } => MeasureError::Skipped(error.to_string()),
-        Unmeasured::Directory(..) => MeasureError::Directory(error.to_string()),
-        Unmeasured::File(_) | Unmeasured::System(_) => MeasureError::Disk(error.to_string()),
+        DiskMeasureError::Full { .. } => MeasureError::Skipped(error.to_string()),
+        DiskMeasureError::Directory(..) => MeasureError::Directory(error.to_string()),
+        DiskMeasureError::File(_) | DiskMeasureError::System(_) => MeasureError::Disk(error.to_string()),
     })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn measure_disk(_: &Disk, _: &Path) -> Result<DiskFigures, MeasureError> {
+fn measure_disk(_: &DetectedDisk, _: &Path) -> Result<DiskFigures, MeasureError> {
     Err(MeasureError::Skipped("only Linux can be measured".into()))
 }

@@ -1,7 +1,7 @@
 //! `terrace tiers`: the tiers of this machine: memory, GPUs and disks, their speed, and why each is the tier it is.
 //!
 //! ```text
-//!   GPUs, by the driver ──► Machine::look ──► plan: which directories ──► measure ──► table, JSON
+//!   GPUs, by the driver ──► Machine::detect ──► plan: which directories ──► measure ──► table, JSON
 //! ```
 //!
 //! Promises upward: without `--directory` only the current and the temporary directory are written to, in files without names,
@@ -29,7 +29,7 @@ pub fn run(args: &TiersArgs) -> Result<(), Failure> {
         return demo(args);
     }
     let (gpus, notes) = gpus();
-    let mut machine = Machine::look(gpus);
+    let mut machine = Machine::detect(gpus);
     let memory_measured = measure::measure_all(args, &mut machine)?;
     report::write(args, &report::TiersReport { terrace: env!("CARGO_PKG_VERSION"), machine, memory_measured, notes })
 }

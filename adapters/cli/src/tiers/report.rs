@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fmt::Write;
 use terrace_tiers::detect::measure::MemoryFigures;
-use terrace_tiers::detect::{Disk, Limit, Machine, Pressure, TierKind};
+use terrace_tiers::detect::{DetectedDisk, GroupLimit, Machine, PressureStall, TierKind};
 
 /// The report. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ fn text(report: &TiersReport) -> String {
         let _ = writeln!(text, "{joint} of {of}: {} ({})", size(budget.bytes), escape(&budget.reasons.join("; ")));
     }
     let cpu = &report.machine.cpu;
-    if let Some(Limit { group, limit_bytes, used_bytes, .. }) = cpu.groups.limit() {
+    if let Some(GroupLimit { group, limit_bytes, used_bytes, .. }) = cpu.groups.lowest_limit() {
         let (limit, used) = (format_bytes(*limit_bytes), format_bytes(*used_bytes));
         let _ = writeln!(text, "control group {}: at most {limit}, {used} in use", escape(group));
     }
@@ -58,9 +58,9 @@ fn text(report: &TiersReport) -> String {
 }
 
 /// Writes a line if programs waited at least 1 % of the last minute.
-fn pressure(name: &str, machine: Option<Pressure>, group: Option<Pressure>, text: &mut String) {
+fn pressure(name: &str, machine: Option<PressureStall>, group: Option<PressureStall>, text: &mut String) {
     // The root group is the whole machine: the same share is not printed twice.
-    let shown = |pressure: Pressure| pressure.some.avg60_percent.round();
+    let shown = |pressure: PressureStall| pressure.some.avg60_percent.round();
     let group = group.filter(|&group| machine.is_none_or(|machine| shown(machine) != shown(group)));
     for (programs, pressure) in [("programs", machine), ("programs of this control group", group)] {
         if let Some(share) = pressure.map(|pressure| pressure.some.avg60_percent).filter(|&share| share >= 1.0) {
@@ -103,7 +103,7 @@ fn table(report: &TiersReport) -> Table {
     table
 }
 
-fn row(disk: &Disk) -> [String; 9] {
+fn row(disk: &DetectedDisk) -> [String; 9] {
     let tier = disk.class.tier.map_or(none(), |tier| tier.to_string());
     let (latency, read, write) = match &disk.measured {
         Some(figures) => (
@@ -115,7 +115,7 @@ fn row(disk: &Disk) -> [String; 9] {
     };
     let (capacity, free) = (size(disk.capacity_bytes), size(disk.free_bytes));
     let mount = escape(&disk.mount.display().to_string());
-    [escape(&disk.device), tier, mount, capacity, free, latency, read, write, disk.class.by.words().into()]
+    [escape(&disk.device), tier, mount, capacity, free, latency, read, write, disk.class.by.description().into()]
 }
 
 fn none() -> String {
@@ -133,7 +133,7 @@ fn rate(bytes_per_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_tiers::detect::{Gpu, Stall};
+    use terrace_tiers::detect::{Gpu, StallTimes};
 
     #[test]
     fn a_gpu_that_shares_memory_is_shown_with_one_budget() {
@@ -144,7 +144,7 @@ mod tests {
             free_bytes: None,
             shares_memory: true,
         };
-        let (machine, notes) = (Machine::look(vec![gpu]), vec!["a note".into()]);
+        let (machine, notes) = (Machine::detect(vec![gpu]), vec!["a note".into()]);
         let text = text(&TiersReport { terrace: "0", machine, memory_measured: None, notes });
         let parts = ["shares the CPU's memory", "joint budget of cpu + cuda:0: ", "8.00 GiB", "note: a note\n"];
         parts.iter().for_each(|part| assert!(text.contains(part), "{part} in {text}"));
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn pressure_is_told_where_there_is_some() {
-        let stall = |avg60_percent| Stall { avg10_percent: 0.0, avg60_percent, avg300_percent: 0.0, total_us: 1 };
-        let of = |share| Some(Pressure { some: stall(share), full: None });
+        let stall = |avg60_percent| StallTimes { avg10_percent: 0.0, avg60_percent, avg300_percent: 0.0, total_us: 1 };
+        let of = |share| Some(PressureStall { some: stall(share), full: None });
         let mut told = String::new();
         pressure("memory", of(0.9), None, &mut told);
         assert_eq!(told, "");

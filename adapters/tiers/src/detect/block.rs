@@ -1,36 +1,36 @@
 //! Block devices, as sysfs describes them.
 //!
-//! Promises upward: the whole disks below a number or a name, through partitions, RAID and logical volumes; what is not
-//! told is `None`; links that lead in circles end.
+//! Promises upward: finds the whole disks below a device number or a name, through partitions, RAID and logical
+//! volumes; what sysfs does not report is `None`; a search through circular links ends.
 //! Asks from below: `/sys/dev/block`, `/sys/class/block`, under a root that tests choose.
 
 use super::transport::{Drive, Transport};
 use std::path::{Path, PathBuf};
 
-/// Stacks deeper than this are not looked through: partition, encryption, volume, RAID, cache and as many again.
+/// Stacked devices are followed this deep: partition, encryption, volume, RAID, cache, and as many again.
 const DEPTH: u32 = 10;
 
-/// What stands below a file system.
+/// The block device below a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Of the whole disk or of the uppermost of a stack, as `/dev` has it.
+pub struct BlockDevice {
+    /// The name in `/dev` of the whole disk, or of the uppermost device of a stack.
     pub name: String,
-    /// The disks, each once.
+    /// The physical disks, each once.
     pub drives: Vec<Drive>,
 }
 
-/// By the number that a mount has.
-pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<Block> {
+/// Finds a block device by the device number of a mount.
+pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<BlockDevice> {
     open(root, &root.join(format!("sys/dev/block/{major}:{minor}")))
 }
 
 /// Finds the block device of a file system by the path it was mounted from.
 ///
 /// File systems over several disks have a device number of their own.
-pub fn by_source(root: &Path, source: &str) -> Option<Block> {
+pub fn by_mount_source(root: &Path, source: &str) -> Option<BlockDevice> {
     let path = source.strip_prefix("/dev/")?;
     let class = root.join("sys/class/block");
-    // A name in /dev/mapper stands in a file of the device's; links like /dev/disk/by-uuid are for udev to know.
+    // The device's own `dm/name` file has its name in /dev/mapper; only udev knows links such as /dev/disk/by-uuid.
     match path.strip_prefix("mapper/") {
         Some(mapped) => std::fs::read_dir(&class)
             .ok()?
@@ -42,14 +42,14 @@ pub fn by_source(root: &Path, source: &str) -> Option<Block> {
     }
 }
 
-fn open(root: &Path, link: &Path) -> Option<Block> {
+fn open(root: &Path, link: &Path) -> Option<BlockDevice> {
     let folder = whole(std::fs::canonicalize(link).ok()?);
     let mut drives = Vec::new();
     collect(root, &folder, DEPTH, &mut drives);
-    Some(Block { name: name(&folder), drives })
+    Some(BlockDevice { name: name(&folder), drives })
 }
 
-/// A partition's disk.
+/// The folder of the whole disk that a partition belongs to.
 fn whole(folder: PathBuf) -> PathBuf {
     match folder.parent() {
         Some(disk) if folder.join("partition").exists() => disk.to_owned(),
@@ -58,11 +58,11 @@ fn whole(folder: PathBuf) -> PathBuf {
 }
 
 fn name(folder: &Path) -> String {
-    // A slash in a name is an exclamation mark here.
+    // sysfs writes a slash in a name as an exclamation mark.
     folder.file_name().unwrap_or_default().to_string_lossy().replace('!', "/")
 }
 
-/// The disks at the bottom of a stack, each once.
+/// Collects the disks at the bottom of a stack, each once.
 fn collect(root: &Path, folder: &Path, depth: u32, drives: &mut Vec<Drive>) {
     let slaves = std::fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
     let mut below: Vec<PathBuf> = slaves.filter_map(|entry| std::fs::canonicalize(entry.path()).ok()).collect();

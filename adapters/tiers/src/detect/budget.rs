@@ -1,41 +1,41 @@
-//! How much memory tiers may have: one budget for each memory there is, not for each device that uses it.
+//! Memory budgets of tiers: one budget for each physical memory, not for each device that uses it.
 //!
-//! Promises upward: a byte is in one budget only. A GPU that shares the machine's memory has one together with the CPU.
+//! Promises upward: no byte is counted in two budgets. A GPU that shares the machine's memory shares the CPU's budget.
 //! Asks from below: what was read of the CPU, and the GPUs that the caller opened.
 
-use super::cpu::Cpu;
+use super::cpu::CpuMemory;
 use serde::Serialize;
 
-/// A GPU, as the caller that opened it describes it: detection asks no driver.
+/// A GPU, as described by the caller that opened it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
     /// `cuda:0`.
     pub device: String,
-    /// What its maker calls it.
+    /// Its model name.
     pub name: String,
-    /// Memory in all.
+    /// Total memory.
     pub total_bytes: u64,
-    /// What could be had now.
+    /// Memory that is free now.
     pub free_bytes: Option<u64>,
-    /// Whether its memory is the machine's.
+    /// Whether it uses the machine's memory as its own.
     pub shares_memory: bool,
 }
 
-/// What one memory may be used for in all.
+/// The bytes that tiers may have of one memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Budget {
     /// `cpu` and the GPUs that share its memory, or one GPU.
     pub of: Vec<String>,
-    /// Whether it is for more than one.
+    /// Whether several devices share it.
     pub joint: bool,
-    /// `None` where the system does not say.
+    /// `None` where the system does not report it.
     pub bytes: Option<u64>,
-    /// What it was computed from, in words.
+    /// What it was computed from, for people.
     pub reasons: Vec<String>,
 }
 
-/// A budget for each memory, the machine's first.
-pub fn budgets(cpu: &Cpu, gpus: &[Gpu]) -> Vec<Budget> {
+/// Computes a budget for each memory, the machine's first.
+pub fn budgets(cpu: &CpuMemory, gpus: &[Gpu]) -> Vec<Budget> {
     let (shared, own): (Vec<&Gpu>, Vec<&Gpu>) = gpus.iter().partition(|gpu| gpu.shares_memory);
     let mut budgets = vec![machine(cpu, &shared)];
     budgets.extend(own.into_iter().map(|gpu| Budget {
@@ -47,15 +47,16 @@ pub fn budgets(cpu: &Cpu, gpus: &[Gpu]) -> Vec<Budget> {
     budgets
 }
 
-/// The machine's: what is available, and no more than the tightest group drives. What a driver says is free on a device
-/// that shares it is not asked: it counts files in memory as used, and knows no groups.
-fn machine(cpu: &Cpu, shared: &[&Gpu]) -> Budget {
+/// The budget of the machine's memory: what is available, and at most what is left under the tightest control group. A
+/// driver's count of free memory on a device that shares it is ignored: it counts cached files as used, and knows no
+/// control groups.
+fn machine(cpu: &CpuMemory, shared: &[&Gpu]) -> Budget {
     let mut reasons = Vec::new();
     let mut bytes = cpu.available_bytes;
     if bytes.is_some() {
         reasons.push("MemAvailable".into());
     }
-    if let Some(limit) = cpu.groups.tightest().filter(|limit| bytes.is_none_or(|bytes| limit.room_bytes < bytes)) {
+    if let Some(limit) = cpu.groups.least_room().filter(|limit| bytes.is_none_or(|bytes| limit.room_bytes < bytes)) {
         bytes = Some(limit.room_bytes);
         reasons.push(format!("less is left in the control group {}", limit.group));
     }

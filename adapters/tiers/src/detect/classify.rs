@@ -1,33 +1,33 @@
-//! Which tier a directory's disk is: decided from what was read and measured, and nothing else.
+//! Classifies a directory's disk as a tier, from detected and measured facts alone.
 //!
-//! Promises upward: a pure function; the same facts give the same class; every class says by what it was decided and
-//! why, in words. In this order: the user's word, the transport's name, the measured ratio of random to sequential
-//! reads, the gain from asking for many at once. `rotational` decides nothing: virtual disks and USB bridges say 1 for
-//! flash. Where nothing else is known it makes a guess, which is called one.
+//! Promises upward: a pure function; every class states what decided it and, in words, why. In this order: the kind
+//! that the user declares, the transport, the measured ratio of random to sequential reads, the gain from queue depth.
+//! `rotational` decides nothing alone: virtual disks and USB bridges report 1 for flash. Where nothing else is known
+//! the class is marked as a guess.
 
 use super::kind::TierKind;
 use super::transport::{Drive, Transport};
 use serde::Serialize;
 
-/// Random 4K reads a second over sequential ones, one at a time. Below this a disk turns: a jump costs it half a turn,
-/// 4 ms at 7200 turns a minute (250 a second), and the next block lies in its cache, 0.1 ms (10000 a second): 0.025,
-/// and 0.05 within a small file. Flash stands at 0.3 to 1.1.
+/// Ratio of random to sequential 4K reads a second at queue depth 1, below which a disk rotates: a seek costs it half a
+/// rotation, 4 ms at 7200 rotations a minute (250 reads a second), while its cache holds the next block, 0.1 ms (10000
+/// a second): 0.025, and 0.05 within a small file. Flash has 0.3 to 1.1.
 const TURNS: f64 = 0.1;
 
-/// From this on it is flash for sure; between the two, depth decides.
+/// Ratio from which the disk is certainly flash; between the two, the gain from queue depth decides.
 const FLASH: f64 = 0.3;
 
-/// Random 4K reads a second, sixteen at a time over one at a time. An arm that may choose its order gains up to a
-/// factor of 2; flash has channels: 4 to 16.
+/// Ratio of random 4K reads a second at queue depth 16 to those at depth 1, from which the disk is flash. A disk that
+/// sorts its seeks gains up to a factor of 2; flash has channels: 4 to 16.
 const CHANNELS: f64 = 3.0;
 
-/// No disk answers within this, in nanoseconds: the fastest take 8 us with the system's part. What does is a cache.
+/// Latency below which a cache answered, in nanoseconds: the fastest disks take 8 us with the system's part.
 const CACHE_NS: u64 = 5_000;
 
-/// What a file system stands on.
+/// What a file system stores its bytes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
-    /// Disks, which are named.
+pub enum BackingStore {
+    /// Disks that the system names.
     Disks,
     /// The machine's memory.
     Memory,
@@ -37,55 +37,56 @@ pub enum Ground {
     Unknown,
 }
 
-/// How reads behave.
+/// Measured behaviour of reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
-    /// Random 4K reads a second over sequential ones, one at a time.
+pub struct ReadProfile {
+    /// Random over sequential 4K reads a second, at queue depth 1.
     pub random_over_sequential: f64,
-    /// Random 4K reads a second, sixteen at a time over one at a time.
+    /// Random 4K reads a second, at queue depth 16 over depth 1.
     pub depth_scaling: f64,
-    /// Half of the random 4K reads took at most this.
+    /// Median latency of random 4K reads.
     pub latency_ns: u64,
 }
 
-/// All that is known of a directory's disk.
+/// The facts about a directory's disk that decide its class.
 #[derive(Clone, Debug)]
-pub struct Facts {
-    /// What the user says it is.
-    pub word: Option<TierKind>,
-    /// Name of the file system.
+pub struct DiskFacts {
+    /// The kind that the user declares.
+    pub declared: Option<TierKind>,
+    /// Type of the file system.
     pub file_system: String,
-    /// What it stands on.
-    pub ground: Ground,
-    /// Whether nothing can be written.
+    /// What it stores its bytes on.
+    pub backing: BackingStore,
+    /// Whether it is mounted read-only.
     pub read_only: bool,
-    /// The disks; several below a stack (RAID, logical volumes).
+    /// The physical disks; several below a stack (RAID, logical volumes).
     pub drives: Vec<Drive>,
-    /// How it behaves, where it was measured.
-    pub shape: Option<Shape>,
+    /// Its reads, where they were measured.
+    pub profile: Option<ReadProfile>,
 }
 
-/// By what it was decided.
+/// What decided a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum By {
-    /// The user said so.
-    Word,
-    /// The name of the transport.
+pub enum DecidedBy {
+    /// The kind that the user declares.
+    #[serde(rename = "word")]
+    Declared,
+    /// The transport.
     Transport,
-    /// What was measured.
+    /// A measurement.
     Measurement,
     /// `rotational`, or nothing at all: measure to be sure.
     Guess,
-    /// It is no tier.
+    /// The disk cannot be a tier.
     Refusal,
 }
 
-impl By {
-    /// For people.
-    pub fn words(self) -> &'static str {
+impl DecidedBy {
+    /// Text for people.
+    pub fn description(self) -> &'static str {
         match self {
-            Self::Word => "your word",
+            Self::Declared => "your word",
             Self::Transport => "transport",
             Self::Measurement => "measured",
             Self::Guess => "a guess",
@@ -94,77 +95,78 @@ impl By {
     }
 }
 
-/// Why something is no tier.
+/// Why a file system cannot be a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refused {
-    /// It is the machine's memory, which is a tier already.
+pub enum Unsuitable {
+    /// It lies in the machine's memory, which is a tier already.
     Memory,
-    /// It is another machine's.
+    /// It lies on another machine.
     Network,
-    /// Nothing can be written.
+    /// It is mounted read-only.
     ReadOnly,
 }
 
-/// What it is.
+/// The class of a disk: its tier and what decided it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Class {
-    /// Which tier; `None` exactly where it is refused.
+pub struct DiskClass {
+    /// The tier; `None` exactly where `refused` says why.
     pub tier: Option<TierKind>,
-    /// Why it is none.
-    pub refused: Option<Refused>,
-    /// By what.
+    /// Why it cannot be a tier.
+    pub refused: Option<Unsuitable>,
+    /// What decided it.
     #[serde(rename = "decided_by")]
-    pub by: By,
-    /// In words; never empty.
+    pub by: DecidedBy,
+    /// The reasons, for people; never empty.
     pub reasons: Vec<String>,
 }
 
-impl Class {
-    fn tier(tier: TierKind, by: By, reasons: Vec<String>) -> Self {
+impl DiskClass {
+    fn tier(tier: TierKind, by: DecidedBy, reasons: Vec<String>) -> Self {
         Self { tier: Some(tier), refused: None, by, reasons }
     }
 
-    fn refused(why: Refused, reason: String) -> Self {
-        Self { tier: None, refused: Some(why), by: By::Refusal, reasons: vec![reason] }
+    fn refused(why: Unsuitable, reason: String) -> Self {
+        Self { tier: None, refused: Some(why), by: DecidedBy::Refusal, reasons: vec![reason] }
     }
 }
 
-/// Decides.
-pub fn classify(facts: &Facts) -> Class {
+/// Classifies a disk.
+pub fn classify(facts: &DiskFacts) -> DiskClass {
     if facts.read_only {
-        return Class::refused(Refused::ReadOnly, "mounted read-only: nothing can be put there".into());
+        return DiskClass::refused(Unsuitable::ReadOnly, "mounted read-only: nothing can be put there".into());
     }
-    if let Some(word) = facts.word.filter(|word| word.is_disk()) {
-        return Class::tier(word, By::Word, by_word(word, facts));
+    if let Some(word) = facts.declared.filter(|word| word.is_disk()) {
+        return DiskClass::tier(word, DecidedBy::Declared, by_word(word, facts));
     }
     if let Some(refused) = refuse(facts) {
         return refused;
     }
-    let shape = facts.shape.filter(|shape| shape.random_over_sequential.is_finite() && shape.depth_scaling.is_finite());
+    let profile =
+        facts.profile.filter(|profile| profile.random_over_sequential.is_finite() && profile.depth_scaling.is_finite());
     if let Some((tier, mut reasons)) = by_transport(&facts.drives) {
-        if shape.is_some_and(|shape| measured(shape).0 == Some(TierKind::Hdd)) {
+        if profile.is_some_and(|profile| measured(profile).0 == Some(TierKind::Hdd)) {
             reasons.push("yet random reads are as slow as on a disk that turns: is it busy, or worn?".into());
         }
-        return Class::tier(tier, By::Transport, reasons);
+        return DiskClass::tier(tier, DecidedBy::Transport, reasons);
     }
     let mut reasons: Vec<String> = facts.drives.iter().map(undecided).collect();
-    if let Some(shape) = shape {
-        let (tier, reason) = measured(shape);
+    if let Some(profile) = profile {
+        let (tier, reason) = measured(profile);
         reasons.push(reason);
         if let Some(tier) = tier {
             reasons.extend(facts.drives.iter().filter_map(|drive| contradiction(drive, tier)));
-            return Class::tier(tier, By::Measurement, reasons);
+            return DiskClass::tier(tier, DecidedBy::Measurement, reasons);
         }
     }
     let (tier, reason) = guess(&facts.drives);
     reasons.push(reason);
-    Class::tier(tier, By::Guess, reasons)
+    DiskClass::tier(tier, DecidedBy::Guess, reasons)
 }
 
-/// The user's word wins, and what speaks against it is told.
-fn by_word(word: TierKind, facts: &Facts) -> Vec<String> {
-    let otherwise = classify(&Facts { word: None, ..facts.clone() });
+/// Reasons for a declared kind, with what detection would have said otherwise.
+fn by_word(word: TierKind, facts: &DiskFacts) -> Vec<String> {
+    let otherwise = classify(&DiskFacts { declared: None, ..facts.clone() });
     let mut reasons = vec![format!("you said {word}")];
     if otherwise.tier != Some(word) {
         let name = otherwise.tier.map_or("refused", TierKind::name);
@@ -173,41 +175,42 @@ fn by_word(word: TierKind, facts: &Facts) -> Vec<String> {
     reasons
 }
 
-fn refuse(facts: &Facts) -> Option<Class> {
+fn refuse(facts: &DiskFacts) -> Option<DiskClass> {
     let name = &facts.file_system;
     let drive = facts.drives.iter().find(|drive| drive.transport == Transport::Memory);
-    match (facts.ground, drive) {
-        (Ground::Memory, _) => {
-            Some(Class::refused(Refused::Memory, format!("{name} lies in memory, which is a tier already")))
+    match (facts.backing, drive) {
+        (BackingStore::Memory, _) => {
+            Some(DiskClass::refused(Unsuitable::Memory, format!("{name} lies in memory, which is a tier already")))
         }
-        (Ground::Network, _) => Some(Class::refused(
-            Refused::Network,
+        (BackingStore::Network, _) => Some(DiskClass::refused(
+            Unsuitable::Network,
             format!("{name} is another machine's: its writes may be lost or late without an error"),
         )),
-        (_, Some(drive)) => {
-            Some(Class::refused(Refused::Memory, format!("{} lies in memory, which is a tier already", drive.name)))
-        }
+        (_, Some(drive)) => Some(DiskClass::refused(
+            Unsuitable::Memory,
+            format!("{} lies in memory, which is a tier already", drive.name),
+        )),
         _ => None,
     }
 }
 
-/// What names alone say: the slowest of the disks, if each has a name that decides.
+/// The class by transports alone: the slowest of the disks, if every transport determines its kind.
 fn by_transport(drives: &[Drive]) -> Option<(TierKind, Vec<String>)> {
-    let kinds: Option<Vec<TierKind>> = drives.iter().map(|drive| drive.transport.decides()).collect();
+    let kinds: Option<Vec<TierKind>> = drives.iter().map(|drive| drive.transport.tier_kind()).collect();
     let tier = kinds?.into_iter().max()?;
     let mut reasons: Vec<String> =
-        drives.iter().map(|drive| format!("{} is {}", drive.name, drive.transport.words())).collect();
+        drives.iter().map(|drive| format!("{} is {}", drive.name, drive.transport.description())).collect();
     reasons.extend(drives.iter().filter_map(|drive| contradiction(drive, tier)));
     Some((tier, reasons))
 }
 
 fn undecided(drive: &Drive) -> String {
-    format!("{} is {}, which may be flash or may turn", drive.name, drive.transport.words())
+    format!("{} is {}, which may be flash or may turn", drive.name, drive.transport.description())
 }
 
-/// What measurements say; nothing where a cache answered.
-fn measured(shape: Shape) -> (Option<TierKind>, String) {
-    let Shape { random_over_sequential: ratio, depth_scaling: depth, latency_ns } = shape;
+/// The class by measurement; `None` where a cache answered.
+fn measured(profile: ReadProfile) -> (Option<TierKind>, String) {
+    let ReadProfile { random_over_sequential: ratio, depth_scaling: depth, latency_ns } = profile;
     if latency_ns < CACHE_NS {
         return (None, format!("a cache answered ({latency_ns} ns a read): the measurement says nothing of the disk"));
     }
@@ -223,15 +226,15 @@ fn measured(shape: Shape) -> (Option<TierKind>, String) {
     }
 }
 
-/// What `rotational` says against a decision.
+/// Says so where `rotational` contradicts a decision.
 fn contradiction(drive: &Drive, tier: TierKind) -> Option<String> {
     let turns = tier == TierKind::Hdd;
     let says = u8::from(drive.rotational.filter(|&says| says != turns)?);
     Some(format!("{} says rotational={says}, which is not so", drive.name))
 }
 
-/// What is left where nothing was measured. The slower where nothing is known: it costs speed, the other way costs
-/// patience.
+/// The guess where nothing was measured. Where nothing is known it is the slower kind: too slow a guess costs speed,
+/// too fast a guess makes users wait.
 fn guess(drives: &[Drive]) -> (TierKind, String) {
     let turns = |drive: &Drive| drive.rotational.unwrap_or(true) && drive.transport != Transport::Virtual;
     match drives.iter().find(|drive| turns(drive)) {

@@ -1,40 +1,40 @@
-//! The machine's memory: what is there, what groups allow, and how hard it is pressed.
+//! The machine's memory: its size, its limits by control groups, its pressure.
 //!
-//! Promises upward: what the system does not say is `None`.
+//! Promises upward: what the system does not report is `None`.
 //! Asks from below: `/proc/meminfo`, `/proc/pressure`, control groups.
 
-use super::groups::Groups;
-use super::pressure::Pressure;
+use super::groups::ControlGroups;
+use super::pressure::PressureStall;
 use serde::Serialize;
 use std::path::Path;
 use terrace_device::meminfo;
 
-/// The machine's memory.
+/// Size, limits and pressure of the machine's memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Cpu {
-    /// In all.
+pub struct CpuMemory {
+    /// Total bytes.
     pub total_bytes: Option<u64>,
-    /// What could be had now without swapping, files in memory included (`MemAvailable`).
+    /// Bytes available without swapping, reclaimable page cache included (`MemAvailable`).
     pub available_bytes: Option<u64>,
     /// Control groups.
-    pub groups: Groups,
-    /// How long programs waited for memory.
-    pub memory_pressure: Option<Pressure>,
-    /// How long they waited for disks.
-    pub io_pressure: Option<Pressure>,
+    pub groups: ControlGroups,
+    /// Memory pressure of the whole machine.
+    pub memory_pressure: Option<PressureStall>,
+    /// I/O pressure of the whole machine.
+    pub io_pressure: Option<PressureStall>,
 }
 
-impl Cpu {
-    /// Looks.
+impl CpuMemory {
+    /// Reads it.
     pub fn read(root: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
         let text = read("proc/meminfo").unwrap_or_default();
         Self {
             total_bytes: meminfo::field(&text, "MemTotal:"),
             available_bytes: meminfo::field(&text, "MemAvailable:"),
-            groups: Groups::read(root),
-            memory_pressure: read("proc/pressure/memory").and_then(|text| Pressure::parse(&text)),
-            io_pressure: read("proc/pressure/io").and_then(|text| Pressure::parse(&text)),
+            groups: ControlGroups::read(root),
+            memory_pressure: read("proc/pressure/memory").and_then(|text| PressureStall::parse(&text)),
+            io_pressure: read("proc/pressure/io").and_then(|text| PressureStall::parse(&text)),
         }
     }
 }

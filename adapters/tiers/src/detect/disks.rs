@@ -1,66 +1,66 @@
-//! Disks that tiers can lie on: mounts and block devices put together.
+//! Lists file systems with the disks below them: joins mounts and block devices.
 //!
-//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; other machines'
-//! file systems are named and never asked, for they may not answer.
+//! Promises upward: one entry for each file system, however often it is mounted; nothing is written; file systems of
+//! other machines are listed but never queried, as they may not answer.
 //! Asks from below: [`mounts`](super::mounts), [`block`](super::block), `statvfs`.
 
 use super::DetectError;
-use super::block::{by_number, by_source};
-use super::classify::{Class, Facts, Ground, Shape, classify};
+use super::block::{by_mount_source, by_number};
+use super::classify::{BackingStore, DiskClass, DiskFacts, ReadProfile, classify};
 use super::kind::TierKind;
 use super::measure::DiskFigures;
-use super::mounts::{Mount, holding, parse};
+use super::mounts::{Mount, mount_of, parse};
 use super::transport::Drive;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
-/// A file system, and the disks below it.
+/// A file system and the disks below it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Disk {
-    /// The disk, or the uppermost of a stack, as `/dev` has it; else what was mounted.
+pub struct DetectedDisk {
+    /// The name in `/dev` of the disk or of the uppermost device of a stack; else the source of the mount.
     pub device: String,
-    /// Where it is mounted; the shortest of several places, the writable ones first.
+    /// Its mount point; of several the shortest, writable ones first.
     #[serde(serialize_with = "lossy")]
     pub mount: PathBuf,
-    /// The file system.
+    /// Type of the file system.
     pub file_system: String,
-    /// In all.
+    /// Total bytes.
     pub capacity_bytes: Option<u64>,
-    /// What this user could write now.
+    /// Bytes that this user can still write.
     pub free_bytes: Option<u64>,
-    /// The drives that it lies on.
+    /// The physical disks below it.
     pub drives: Vec<Drive>,
-    /// What it is, and why.
+    /// Which tier it is, and why.
     #[serde(flatten)]
-    pub class: Class,
-    /// What was measured.
+    pub class: DiskClass,
+    /// The measured figures.
     pub measured: Option<DiskFigures>,
-    /// Why nothing was.
+    /// Why it was not measured.
     pub not_measured: Option<String>,
     #[serde(skip)]
-    facts: Facts,
-    /// Tells file systems apart.
+    facts: DiskFacts,
+    /// Equal for two mounts of one file system.
     #[serde(skip)]
     key: String,
 }
 
-/// JSON holds text only.
+/// JSON holds text only: other bytes of a path are replaced.
 fn lossy<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
-impl Disk {
-    /// The user's word: it wins.
-    pub fn say(&mut self, word: TierKind) {
-        self.facts.word = Some(word);
+impl DetectedDisk {
+    /// Sets the kind that the user declares, which overrides detection, and classifies the disk again.
+    pub fn declare(&mut self, kind: TierKind) {
+        self.facts.declared = Some(kind);
         self.class = classify(&self.facts);
     }
 
-    /// Takes in what was measured, or why nothing was.
-    pub fn take(&mut self, measured: Result<DiskFigures, String>) {
+    /// Stores measured figures and classifies the disk again, or stores why it was not measured.
+    pub fn record(&mut self, measured: Result<DiskFigures, String>) {
         match measured {
             Ok(figures) => {
-                self.facts.shape = Some(Shape {
+                self.facts.profile = Some(ReadProfile {
                     random_over_sequential: figures.random_over_sequential,
                     depth_scaling: figures.depth_scaling,
                     latency_ns: figures.random_4k_read_p50_ns,
@@ -72,31 +72,32 @@ impl Disk {
         }
     }
 
-    /// Whether both are the same file system.
+    /// Whether both are entries of the same file system.
     pub fn is_same(&self, other: &Self) -> bool {
         self.key == other.key
     }
 
     fn new(root: &Path, mounts: &[Mount], mount: &Mount) -> Self {
-        let (ground, block) = below(root, mounts, mount);
+        let (backing, block) = below(root, mounts, mount);
         let space = space(root, mount);
         let (device, drives) = match block {
             Some(block) => (block.name, block.drives),
             None => (mount.source.clone(), Vec::new()),
         };
         let key = match mount.device.0 {
-            // Parts of one file system have numbers of their own there, and share what they were mounted from.
+            // Subvolumes of btrfs, and mounts of one network file system, have device numbers of their own and share
+            // their source.
             0 if mount.file_system == "btrfs" => format!("{} {}", mount.file_system, mount.source),
-            0 if mount.ground() == Ground::Network => format!("{} {}", mount.file_system, mount.source),
+            0 if mount.backing() == BackingStore::Network => format!("{} {}", mount.file_system, mount.source),
             _ => format!("{}:{}", mount.device.0, mount.device.1),
         };
-        let facts = Facts {
-            word: None,
+        let facts = DiskFacts {
+            declared: None,
             file_system: mount.file_system.clone(),
-            ground,
+            backing,
             read_only: mount.read_only,
             drives: drives.clone(),
-            shape: None,
+            profile: None,
         };
         Self {
             device,
@@ -114,23 +115,24 @@ impl Disk {
     }
 }
 
-/// What a mount stands on, and the disks there. An overlay stands on what its upper folder stands on, where that can be
-/// seen.
-fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (Ground, Option<super::block::Block>) {
-    let upper = mount.upper().and_then(|upper| holding(mounts, &upper)).filter(|under| under.device != mount.device);
+/// What a mount stores its bytes on, and the disks there. An overlay stores them where its upper folder does, if the
+/// mount of that folder is visible.
+fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<super::block::BlockDevice>) {
+    let upper =
+        mount.upper_dir().and_then(|upper| mount_of(mounts, &upper)).filter(|under| under.device != mount.device);
     let under = upper.unwrap_or(mount);
-    let block = match under.ground() {
-        Ground::Disks => by_number(root, under.device).or_else(|| by_source(root, &under.source)),
-        Ground::Unknown => by_source(root, &under.source),
-        Ground::Memory | Ground::Network => None,
+    let block = match under.backing() {
+        BackingStore::Disks => by_number(root, under.device).or_else(|| by_mount_source(root, &under.source)),
+        BackingStore::Unknown => by_mount_source(root, &under.source),
+        BackingStore::Memory | BackingStore::Network => None,
     };
-    let ground = if block.is_some() { Ground::Disks } else { under.ground() };
-    (ground, block)
+    let backing = if block.is_some() { BackingStore::Disks } else { under.backing() };
+    (backing, block)
 }
 
-/// Bytes in all, and free for this user.
+/// Total bytes, and bytes free for this user.
 fn space(root: &Path, mount: &Mount) -> Option<(u64, u64)> {
-    if mount.ground() == Ground::Network {
+    if mount.backing() == BackingStore::Network {
         return None;
     }
     statvfs(&inside(root, &mount.point))
@@ -148,7 +150,7 @@ fn statvfs(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// A path of the system's, under the root.
+/// A path of the detected system, under the root.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -157,19 +159,20 @@ fn mounts(root: &Path) -> Vec<Mount> {
     std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default()
 }
 
-/// Every file system that is worth a line, by place.
-pub(super) fn all(root: &Path) -> Vec<Disk> {
+/// Every file system that is listed by default, sorted by mount point.
+pub(super) fn all(root: &Path) -> Vec<DetectedDisk> {
     let mounts = mounts(root);
     let listed = |mount: &&Mount| {
-        // Another mount on the same place hides it; a container's /etc/hosts is a file.
+        // Skips mounts hidden by another on the same point, and files that are mount points, such as a container's
+        // /etc/hosts.
         mount.is_listed()
-            && holding(&mounts, &mount.point) == Some(*mount)
-            && (mount.ground() == Ground::Network || inside(root, &mount.point).is_dir())
+            && mount_of(&mounts, &mount.point) == Some(*mount)
+            && (mount.backing() == BackingStore::Network || inside(root, &mount.point).is_dir())
     };
     let mut chosen: Vec<&Mount> = mounts.iter().filter(listed).collect();
     chosen.sort_by_key(|mount| (mount.read_only, mount.root != Path::new("/"), mount.point.as_os_str().len()));
-    let mut disks: Vec<Disk> = Vec::new();
-    for disk in chosen.into_iter().map(|mount| Disk::new(root, &mounts, mount)) {
+    let mut disks: Vec<DetectedDisk> = Vec::new();
+    for disk in chosen.into_iter().map(|mount| DetectedDisk::new(root, &mounts, mount)) {
         if !disks.iter().any(|known| known.is_same(&disk)) {
             disks.push(disk);
         }
@@ -179,7 +182,7 @@ pub(super) fn all(root: &Path) -> Vec<Disk> {
 }
 
 /// The file system that a directory lies in, and the directory without links.
-pub(super) fn of(root: &Path, directory: &Path) -> Result<(Disk, PathBuf), DetectError> {
+pub(super) fn of(root: &Path, directory: &Path) -> Result<(DetectedDisk, PathBuf), DetectError> {
     let fail = |why: std::io::Error| DetectError { directory: directory.into(), why: why.to_string() };
     let absolute = std::path::absolute(directory).map_err(fail)?;
     let real = std::fs::canonicalize(inside(root, &absolute)).map_err(fail)?;
@@ -189,6 +192,6 @@ pub(super) fn of(root: &Path, directory: &Path) -> Result<(Disk, PathBuf), Detec
     let mounts = mounts(root);
     let place = Path::new("/").join(real.strip_prefix(root).unwrap_or(&real));
     let none = || fail(std::io::Error::other("the system does not say what is mounted there"));
-    let mount = holding(&mounts, &place).ok_or_else(none)?;
-    Ok((Disk::new(root, &mounts, mount), real))
+    let mount = mount_of(&mounts, &place).ok_or_else(none)?;
+    Ok((DetectedDisk::new(root, &mounts, mount), real))
 }

@@ -1,46 +1,46 @@
-//! Limits of the control groups that this process is in, of both versions.
+//! Reads the memory limits of the control groups (versions 1 and 2) of this process.
 //!
-//! Promises upward: every limit on the way up, the nearest first, with what is used under it; a limit that is none is
-//! not there.
+//! Promises upward: lists every limit from the process's group up to the root, nearest first, with the bytes used under
+//! it; unlimited groups are left out.
 //! Asks from below: `/proc/self/cgroup`, `/proc/self/mountinfo` and the groups' files, under a root that tests choose.
 //!
-//! A container sees its own group as the whole tree, or the tree of the machine and its path in it: what a mount shows
-//! (its root) is taken off the path before it is looked for under the place of the mount.
+//! A container sees either its own group as the root, or the machine's tree and its path in it: the root of the mount
+//! is cut off the path before the rest is looked up under the mount point.
 
 use super::mounts::{Mount, parse};
-use super::pressure::Pressure;
+use super::pressure::PressureStall;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// From here on a limit is none: version 1 writes 2^63 less a page.
+/// Limits from here on mean unlimited: version 1 writes 2^63 less a page.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// A limit on memory, and what it drives.
+/// A memory limit of one control group, and what is left under it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Limit {
+pub struct GroupLimit {
     /// The group's folder.
     pub group: String,
-    /// The most that its processes may have together.
+    /// Most bytes that its processes may have together.
     pub limit_bytes: u64,
-    /// What they have, without what the system takes back when they need more (files read once).
+    /// Bytes they have, without inactive page cache, which the kernel reclaims first.
     pub used_bytes: u64,
-    /// The difference.
+    /// The limit less the bytes used.
     pub room_bytes: u64,
 }
 
-/// The groups of this process.
+/// Memory limits and pressure of this process's control groups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Groups {
-    /// Limits on memory, the nearest first.
-    pub limits: Vec<Limit>,
-    /// How long the group waited for memory, where the kernel counts it.
-    pub memory_pressure: Option<Pressure>,
-    /// How long it waited for disks.
-    pub io_pressure: Option<Pressure>,
+pub struct ControlGroups {
+    /// Memory limits, nearest group first.
+    pub limits: Vec<GroupLimit>,
+    /// Memory pressure of the group, where the kernel reports it.
+    pub memory_pressure: Option<PressureStall>,
+    /// I/O pressure of the group.
+    pub io_pressure: Option<PressureStall>,
 }
 
-impl Groups {
-    /// Looks.
+impl ControlGroups {
+    /// Reads the control groups of this process.
     pub fn read(root: &Path) -> Self {
         let mounts = std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default();
         let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -58,13 +58,13 @@ impl Groups {
         found
     }
 
-    /// The tightest limit.
-    pub fn limit(&self) -> Option<&Limit> {
+    /// The limit with the fewest bytes.
+    pub fn lowest_limit(&self) -> Option<&GroupLimit> {
         self.limits.iter().min_by_key(|limit| limit.limit_bytes)
     }
 
-    /// The limit that drives the least.
-    pub fn tightest(&self) -> Option<&Limit> {
+    /// The limit with the fewest bytes left under it.
+    pub fn least_room(&self) -> Option<&GroupLimit> {
         self.limits.iter().min_by_key(|limit| limit.room_bytes)
     }
 
@@ -72,14 +72,14 @@ impl Groups {
         let Some(mount) = mounts.iter().rfind(|mount| mount.file_system == "cgroup2") else { return };
         let levels = levels(root, mount, path);
         for folder in &levels {
-            // Above `high` processes are slowed down until they have less: it counts as a limit.
+            // The kernel throttles processes above `high`: it counts as a limit.
             let limit = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
             let used = number(folder, "memory.current").unwrap_or(0);
             self.add(root, folder, limit, used, stat(folder, "inactive_file"));
         }
         let pressure = |file: &str| {
             let text = levels.first().and_then(|folder| std::fs::read_to_string(folder.join(file)).ok())?;
-            Pressure::parse(&text)
+            PressureStall::parse(&text)
         };
         self.memory_pressure = pressure("memory.pressure");
         self.io_pressure = pressure("io.pressure");
@@ -90,7 +90,7 @@ impl Groups {
             |mount: &&Mount| mount.file_system == "cgroup" && mount.options.split(',').any(|option| option == "memory");
         let Some(mount) = mounts.iter().rfind(holds) else { return };
         for folder in levels(root, mount, path) {
-            // Groups above may be hidden; what they allow stands in the file of statistics.
+            // Parent groups may be hidden; `memory.stat` has the lowest of their limits.
             let own = number(&folder, "memory.limit_in_bytes");
             let limit = [own, stat(&folder, "hierarchical_memory_limit")].into_iter().flatten().min();
             let used = number(&folder, "memory.usage_in_bytes").unwrap_or(0);
@@ -103,26 +103,26 @@ impl Groups {
         let used_bytes = used.saturating_sub(files.unwrap_or(0));
         let group = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder)).display().to_string();
         let room_bytes = limit_bytes.saturating_sub(used_bytes);
-        self.limits.push(Limit { group, limit_bytes, used_bytes, room_bytes });
+        self.limits.push(GroupLimit { group, limit_bytes, used_bytes, room_bytes });
     }
 }
 
-/// The folders from a group up to the place of its mount.
+/// The folders from a group up to its mount point.
 fn levels(root: &Path, mount: &Mount, path: &str) -> Vec<PathBuf> {
     let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-    // A path that does not lie in what is mounted, or leads out of it: the mount itself is all there is to see.
+    // A path that is not below the root of the mount, or leads out of it: only the mount itself can be read.
     let inside = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
     let plain = inside.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let own = if plain { top.join(inside) } else { top.clone() };
     own.ancestors().take_while(|folder| folder.starts_with(&top)).map(Path::to_owned).collect()
 }
 
-/// A file of one number; `max` is none.
+/// Parses a file of one number; `max` is `None`.
 fn number(folder: &Path, file: &str) -> Option<u64> {
     std::fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
 }
 
-/// A line of the file of statistics.
+/// Reads one counter of `memory.stat`.
 fn stat(folder: &Path, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(folder.join("memory.stat")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())

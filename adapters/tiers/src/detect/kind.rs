@@ -1,29 +1,29 @@
-//! What a tier is made of.
+//! The kinds of tiers.
 //!
-//! Promises upward: names that do not change; in order, the faster first.
+//! Promises upward: stable names; ordered from the fastest to the slowest.
 
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a tier is made of; the faster ones are less.
+/// The kind of a tier, ordered: a faster kind is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TierKind {
-    /// Memory of a device.
+    /// A device's own memory.
     Gpu,
     /// The machine's memory.
     Cpu,
-    /// Flash on a bus that asks for many things at once.
+    /// NVMe: flash with many parallel queues.
     Nvme,
-    /// Any other flash: SATA, eMMC, cards, virtual disks.
+    /// Other flash: SATA, eMMC, cards, virtual disks.
     Ssd,
-    /// Disks that turn: each jump costs milliseconds.
+    /// Rotating disks: each seek costs milliseconds.
     Hdd,
 }
 
 impl TierKind {
-    /// As it is written.
+    /// Its name on command lines and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gpu => "gpu",
@@ -34,7 +34,7 @@ impl TierKind {
         }
     }
 
-    /// Whether files lie there.
+    /// Whether the tier stores files.
     pub fn is_disk(self) -> bool {
         self >= Self::Nvme
     }
@@ -46,24 +46,24 @@ impl fmt::Display for TierKind {
     }
 }
 
-/// A name that is no tier's.
+/// The error of a name that no tier kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownKind(pub String);
+pub struct UnknownTierKind(pub String);
 
-impl fmt::Display for UnknownKind {
+impl fmt::Display for UnknownTierKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` is no tier; give gpu, cpu, nvme, ssd or hdd", self.0)
     }
 }
 
-impl std::error::Error for UnknownKind {}
+impl std::error::Error for UnknownTierKind {}
 
 impl FromStr for TierKind {
-    type Err = UnknownKind;
+    type Err = UnknownTierKind;
 
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+    fn from_str(text: &str) -> Result<Self, UnknownTierKind> {
         let all = [Self::Gpu, Self::Cpu, Self::Nvme, Self::Ssd, Self::Hdd];
-        all.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownKind(text.into()))
+        all.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownTierKind(text.into()))
     }
 }
 

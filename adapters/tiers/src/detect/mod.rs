@@ -1,22 +1,23 @@
-//! What this machine has: memory, GPUs, disks; how fast they are, and which tier each is.
+//! Detects memory, GPUs and disks, measures their speed, and assigns each a tier.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `kind` | the tiers by name |
-//! | `classify` | which tier a disk is: a pure function |
-//! | `transport`, `block`, `mounts`, `disks` | what sysfs and `/proc` say of disks |
-//! | `cpu`, `groups`, `pressure` | what they say of memory |
-//! | `budget` | how much memory there is for tiers, counted once |
-//! | `measure` | how fast a disk and the memory are |
+//! | `classify` | decides which tier a disk is: a pure function |
+//! | `transport`, `block`, `mounts`, `disks` | disks and file systems, read from sysfs and `/proc` |
+//! | `cpu`, `groups`, `pressure` | memory, its limits and its pressure, read from `/proc` |
+//! | `budget` | how much memory tiers may have, each byte counted once |
+//! | `measure` | measures the speed of a disk and of memory |
 //!
-//! Promises upward: looking writes nothing and fails nowhere: what is not told is `None`. Measuring writes one file
-//! without a name, which is gone whatever happens. GPUs are the caller's to open: no driver is asked here.
-//! Asks from below: Linux. Elsewhere only the CPU is there.
+//! Promises upward: detection writes nothing and never fails: what the system does not report is `None`. Measuring
+//! writes one unnamed file, which the system removes however the process ends. Detection asks no driver: the caller
+//! opens GPUs and describes them.
+//! Asks from below: Linux. On other systems only the CPU's memory is listed.
 //!
 //! # Example
 //! ```
 //! use terrace_tiers::detect::Machine;
-//! let machine = Machine::look(Vec::new());
+//! let machine = Machine::detect(Vec::new());
 //! for disk in &machine.disks {
 //!     println!("{} on {}: {:?}, {}", disk.device, disk.mount.display(), disk.class.tier, disk.class.reasons.join("; "));
 //! }
@@ -36,55 +37,55 @@ mod pressure;
 mod transport;
 
 pub use budget::{Budget, Gpu};
-pub use classify::{By, Class, Facts, Ground, Refused, Shape, classify};
-pub use cpu::Cpu;
-pub use disks::Disk;
-pub use groups::{Groups, Limit};
-pub use kind::{TierKind, UnknownKind};
-pub use pressure::{Pressure, Stall};
+pub use classify::{BackingStore, DecidedBy, DiskClass, DiskFacts, ReadProfile, Unsuitable, classify};
+pub use cpu::CpuMemory;
+pub use disks::DetectedDisk;
+pub use groups::{ControlGroups, GroupLimit};
+pub use kind::{TierKind, UnknownTierKind};
+pub use pressure::{PressureStall, StallTimes};
 pub use transport::{Drive, Transport};
 
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Everything that was found.
+/// The memory, GPUs and disks of a machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Its memory.
-    pub cpu: Cpu,
-    /// GPUs, as the caller opened them.
+    /// The machine's memory.
+    pub cpu: CpuMemory,
+    /// GPUs, as the caller described them.
     pub gpus: Vec<Gpu>,
-    /// What tiers in memory may have, each memory once.
+    /// Bytes that tiers in memory may have: one entry for each memory.
     pub budgets: Vec<Budget>,
-    /// File systems, by place.
-    pub disks: Vec<Disk>,
-    /// Where `/proc` and `/sys` are.
+    /// File systems, sorted by mount point.
+    pub disks: Vec<DetectedDisk>,
+    /// The folder that holds `proc` and `sys`.
     #[serde(skip)]
     root: PathBuf,
 }
 
 impl Machine {
-    /// Looks at this machine.
-    pub fn look(gpus: Vec<Gpu>) -> Self {
-        Self::look_under(Path::new("/"), gpus)
+    /// Detects this machine.
+    pub fn detect(gpus: Vec<Gpu>) -> Self {
+        Self::detect_under(Path::new("/"), gpus)
     }
 
-    /// Looks at what lies under another root: a copy of another machine's `/proc` and `/sys`.
-    pub fn look_under(root: &Path, gpus: Vec<Gpu>) -> Self {
+    /// Detects the machine whose `/proc` and `/sys` are copied under another root.
+    pub fn detect_under(root: &Path, gpus: Vec<Gpu>) -> Self {
         let root = std::fs::canonicalize(root).unwrap_or_else(|_| root.into());
-        let cpu = Cpu::read(&root);
+        let cpu = CpuMemory::read(&root);
         let budgets = budget::budgets(&cpu, &gpus);
         Self { budgets, cpu, gpus, disks: disks::all(&root), root }
     }
 
-    /// The entry of the disk that a directory lies on, and the directory without links.
+    /// Finds the disk that a directory lies on; returns its entry and the directory without links.
     ///
-    /// It is added where it is not listed (memory, images).
+    /// Adds an entry for a file system that is not listed by default (memory, images).
     ///
     /// # Errors
-    /// There is no such directory, or the system does not say where it lies.
-    pub fn disk_of(&mut self, directory: &Path) -> Result<(&mut Disk, PathBuf), DetectError> {
+    /// There is no such directory, or the system does not report what is mounted there.
+    pub fn disk_of(&mut self, directory: &Path) -> Result<(&mut DetectedDisk, PathBuf), DetectError> {
         let (disk, real) = disks::of(&self.root, directory)?;
         let place = match self.disks.iter().position(|known| known.is_same(&disk)) {
             Some(place) => place,
@@ -99,17 +100,17 @@ impl Machine {
 
 /// Bytes of this machine's memory that are available now.
 ///
-/// At most what the tightest control group allows. `None` where the system does not tell.
-pub fn memory() -> Option<u64> {
-    budget::budgets(&Cpu::read(Path::new("/")), &[]).first()?.bytes
+/// At most what is left under the tightest limit of a control group. `None` where the system does not report it.
+pub fn available_memory() -> Option<u64> {
+    budget::budgets(&CpuMemory::read(Path::new("/")), &[]).first()?.bytes
 }
 
-/// A directory that cannot be looked at.
+/// The error of a directory whose disk cannot be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectError {
-    /// Which.
+    /// The directory.
     pub directory: PathBuf,
-    /// What the system says.
+    /// The system's message.
     pub why: String,
 }
 

@@ -1,35 +1,35 @@
-//! What is mounted where: `/proc/self/mountinfo`, read.
+//! Parses `/proc/self/mountinfo`: which file system is mounted where.
 //!
-//! Promises upward: paths as they are, whatever bytes they hold; a line that makes no sense is passed over.
+//! Promises upward: paths keep their bytes, whatever these are; malformed lines are skipped.
 //! Asks from below: the text.
 //!
-//! `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: numbers, the device, what of the
-//! file system is mounted, where, how; any number of optional fields; behind the dash the file system, its source, its
-//! options.
+//! `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`: ids, device number, root of the
+//! mount in its file system, mount point, mount options; any number of optional fields; after the dash the type of the
+//! file system, its source, its options.
 
-use super::classify::Ground;
+use super::classify::BackingStore;
 use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Number of the device; the first part is 0 where there is none.
+    /// Device number; its major part is 0 for a file system without a device.
     pub device: (u32, u32),
-    /// What of the file system is mounted.
+    /// The folder of the file system that is mounted.
     pub root: PathBuf,
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
-    /// Whether nothing can be written.
+    /// Whether it is mounted read-only.
     pub read_only: bool,
-    /// The file system.
+    /// Type of the file system.
     pub file_system: String,
-    /// What it was mounted from.
+    /// The source it was mounted from.
     pub source: String,
-    /// Options of the file system, not split: commas may stand in them escaped.
+    /// Options of the file system, unsplit: they may hold escaped commas.
     pub options: String,
 }
 
-/// What is mounted, in the order in which it was.
+/// Parses all mounts, in the order in which they were made.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
@@ -62,13 +62,13 @@ fn as_path(bytes: Vec<u8>) -> PathBuf {
     text.into()
 }
 
-/// Only Unix has paths of any bytes.
+/// Only Unix allows arbitrary bytes in paths.
 #[cfg(not(unix))]
 fn as_path(bytes: Vec<u8>) -> PathBuf {
     String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
-/// `\040` is a space: three octal digits behind a backslash.
+/// Decodes escapes: `\040`, three octal digits after a backslash, is a space.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -89,14 +89,14 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The mount that a path without links and dots lies in: the deepest.
+/// Finds the mount that a path lies in: the one with the deepest mount point.
 ///
-/// Of those on the same place the last, which hides the others.
-pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+/// The path must have no links and no dots. Of several mounts on one point the last is taken, which hides the others.
+pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
 }
 
-/// Other machines' file systems; behind `fuse.` too.
+/// File systems on other machines; the same names after `fuse.` count too.
 const NETWORK: [&str; 20] = [
     "nfs",
     "nfs4",
@@ -120,42 +120,42 @@ const NETWORK: [&str; 20] = [
     "moosefs",
 ];
 
-/// File systems that have no device of their own, and bytes on disks nevertheless.
+/// File systems without a device number of their own that store bytes on disks nevertheless.
 const POOLED: [&str; 5] = ["zfs", "btrfs", "bcachefs", "virtiofs", "9p"];
 
-/// Images that are never written.
+/// File systems of read-only images.
 const IMAGES: [&str; 5] = ["squashfs", "iso9660", "erofs", "cramfs", "romfs"];
 
 impl Mount {
-    /// What it stands on, as far as its own line says.
-    pub fn ground(&self) -> Ground {
+    /// What the file system stores its bytes on, judged by this mount's line alone.
+    pub fn backing(&self) -> BackingStore {
         let name = self.file_system.strip_prefix("fuse.").unwrap_or(&self.file_system);
         if NETWORK.contains(&name) {
-            Ground::Network
+            BackingStore::Network
         } else if ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"].contains(&name) {
-            Ground::Memory
+            BackingStore::Memory
         } else if self.device.0 != 0 {
-            Ground::Disks
+            BackingStore::Disks
         } else {
-            Ground::Unknown
+            BackingStore::Unknown
         }
     }
 
     /// Whether a mount is listed by default.
     ///
-    /// The system's own views, images and memory are not.
+    /// Pseudo file systems, images and file systems in memory are not.
     pub fn is_listed(&self) -> bool {
         let name = self.file_system.as_str();
-        match self.ground() {
-            Ground::Network => true,
-            Ground::Memory => false,
-            Ground::Disks => !IMAGES.contains(&name),
-            Ground::Unknown => POOLED.contains(&name) || (name == "overlay" && self.point == Path::new("/")),
+        match self.backing() {
+            BackingStore::Network => true,
+            BackingStore::Memory => false,
+            BackingStore::Disks => !IMAGES.contains(&name),
+            BackingStore::Unknown => POOLED.contains(&name) || (name == "overlay" && self.point == Path::new("/")),
         }
     }
 
-    /// The folder that an overlay writes to.
-    pub fn upper(&self) -> Option<PathBuf> {
+    /// The folder that an overlay writes to, if this is an overlay.
+    pub fn upper_dir(&self) -> Option<PathBuf> {
         let upper = self.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
         upper.filter(|_| self.file_system == "overlay").map(PathBuf::from)
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_deepest_mount_holds_a_path_and_the_last_hides_others() {
         let mounts = parse(b"1 1 8:1 / / rw - ext4 a rw\n2 1 8:2 / /a rw - ext4 b rw\n3 1 8:3 / /a rw - ext4 c rw\n");
-        let of = |path: &str| holding(&mounts, Path::new(path)).map(|mount| mount.device.1);
+        let of = |path: &str| mount_of(&mounts, Path::new(path)).map(|mount| mount.device.1);
         assert_eq!([of("/"), of("/ab"), of("/a"), of("/a/b"), of("b")], [Some(1), Some(1), Some(3), Some(3), None]);
     }
 }

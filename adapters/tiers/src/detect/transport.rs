@@ -1,42 +1,42 @@
-//! How a disk is connected, by the names that sysfs has for it.
+//! Derives the transport of a disk from its names in sysfs.
 //!
-//! Promises upward: a name is one of these; which of them decide by themselves what the disk is.
-//! Asks from below: nothing: names are given.
+//! Promises upward: every name yields one transport; some transports determine the kind of the disk.
+//! Asks from below: nothing; the caller passes the names.
 
 use super::kind::TierKind;
 use serde::Serialize;
 
-/// How a disk is connected.
+/// How a disk is connected. Serialised in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// NVMe.
     Nvme,
-    /// eMMC: flash that is soldered in.
+    /// eMMC: soldered flash.
     Emmc,
     /// An SD or microSD card.
     Card,
-    /// UFS: flash that is soldered in.
+    /// UFS: soldered flash.
     Ufs,
     /// SATA.
     Ata,
-    /// USB, whatever is behind it.
+    /// USB; what is behind the bridge is unknown.
     Usb,
     /// SCSI: SAS, iSCSI, a RAID controller.
     Scsi,
-    /// A disk that a hypervisor makes: virtio, Xen, Hyper-V.
+    /// A hypervisor's disk: virtio, Xen, Hyper-V.
     Virtual,
-    /// A file as a disk.
+    /// A loop device over a file.
     Loop,
-    /// Memory as a disk: zram, ram.
+    /// A disk in memory: zram, ram.
     Memory,
-    /// Another name.
+    /// An unknown name.
     Unknown,
 }
 
 impl Transport {
-    /// What it is for sure.
-    pub fn decides(self) -> Option<TierKind> {
+    /// The tier kind that the transport alone determines, if it does.
+    pub fn tier_kind(self) -> Option<TierKind> {
         match self {
             Self::Nvme => Some(TierKind::Nvme),
             Self::Emmc | Self::Card | Self::Ufs => Some(TierKind::Ssd),
@@ -44,8 +44,8 @@ impl Transport {
         }
     }
 
-    /// For people.
-    pub fn words(self) -> &'static str {
+    /// Text for people.
+    pub fn description(self) -> &'static str {
         match self {
             Self::Nvme => "NVMe",
             Self::Emmc => "eMMC, flash",
@@ -61,8 +61,8 @@ impl Transport {
         }
     }
 
-    /// By the disk's name, and by the folders under `/sys` that lead to it. What is nearer to the disk is asked first:
-    /// a SATA disk in a USB case is USB's.
+    /// Derives it from the disk's name and the folders under `/sys` that lead to it. The part nearest to the disk wins:
+    /// a SATA disk in a USB case counts as USB.
     pub(super) fn new(name: &str, folders: &[&str], card: bool) -> Self {
         let named = [("nvme", Self::Nvme), ("loop", Self::Loop), ("zram", Self::Memory), ("xvd", Self::Virtual)];
         let starts = |text: &str, what: &str| text.starts_with(what);
@@ -92,17 +92,17 @@ impl Transport {
     }
 }
 
-/// A disk, whole.
+/// A whole physical disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drive {
-    /// As the system names it.
+    /// Its name in `/dev`.
     pub name: String,
-    /// What its maker calls it.
+    /// Its model name.
     pub model: Option<String>,
-    /// How it is connected.
+    /// Its transport.
     pub transport: Transport,
-    /// What it says of itself; not to be believed.
+    /// Its own claim to rotate; not reliable.
     pub rotational: Option<bool>,
-    /// Bytes of the smallest thing that it moves.
+    /// Bytes of a hardware sector.
     pub sector_bytes: Option<u32>,
 }

@@ -1,26 +1,26 @@
-//! Every invariant of the ledger, for tests and for whoever doubts it.
+//! Checks every invariant of the ledger, for tests and debugging.
 
-use super::table::{Buffer, Motion};
+use super::table::{BufferRecord, Migration};
 use super::{Ledger, Tier};
 use std::collections::BTreeSet;
 use terrace_core::Violation;
 
-/// `Ok` when `holds`.
+/// A violation unless `holds`.
 fn ensure(holds: bool, clause: &'static str, at: usize) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { clause, at: at as u64 }) }
 }
 
-/// Whether a buffer's bytes count in a tier.
-fn counts(buffer: &Buffer, tier: Tier) -> bool {
-    let coming = matches!(buffer.motion, Some(Motion::Copy { to, fresh: true, .. }) if to == tier);
-    coming || buffer.residence.present(tier)
+/// Whether a buffer's bytes count as used in a tier.
+fn counts(buffer: &BufferRecord, tier: Tier) -> bool {
+    let incoming = matches!(buffer.migration, Some(Migration::Copy { to, reserved: true, .. }) if to == tier);
+    incoming || buffer.residence.present(tier)
 }
 
-/// Whether its motion will free its bytes in a tier.
-fn leaves(buffer: &Buffer, tier: Tier) -> bool {
-    match buffer.motion {
-        Some(Motion::Copy { from, leave, .. }) => leave && from == tier,
-        Some(Motion::Drop { tier: going }) => going == tier,
+/// Whether its migration will free its bytes in a tier.
+fn leaves(buffer: &BufferRecord, tier: Tier) -> bool {
+    match buffer.migration {
+        Some(Migration::Copy { from, evict_source, .. }) => evict_source && from == tier,
+        Some(Migration::Drop { tier: going }) => going == tier,
         None => false,
     }
 }
@@ -29,44 +29,56 @@ impl Ledger {
     /// Checks every invariant. O(buffers * tiers).
     ///
     /// # Errors
-    /// The clause that is broken, and the buffer, tier, tenant or request it speaks of.
+    /// The broken clause, and the index of the buffer, tier, tenant or request.
     pub fn check(&self) -> Result<(), Violation> {
-        self.all().try_for_each(|tier| self.check_tier(tier))?;
+        self.all_tiers().try_for_each(|tier| self.check_tier(tier))?;
         (0..self.tenants.len()).try_for_each(|tenant| self.check_tenant(tenant))?;
         self.buffers.iter().try_for_each(|buffer| self.check_buffer(buffer))?;
         self.check_queues()
     }
 
-    /// What copies of these buffers take in a tier.
-    fn sum(&self, tier: Tier, of: impl Fn(&Buffer) -> bool) -> u64 {
-        self.buffers.iter().filter(|buffer| of(buffer)).map(|buffer| self.held(tier, buffer.bytes)).sum()
+    /// Footprints in a tier of the buffers that `of` accepts.
+    fn sum(&self, tier: Tier, of: impl Fn(&BufferRecord) -> bool) -> u64 {
+        self.buffers.iter().filter(|buffer| of(buffer)).map(|buffer| self.footprint(tier, buffer.bytes)).sum()
     }
 
     fn check_tier(&self, tier: Tier) -> Result<(), Violation> {
         let at = usize::from(tier);
         let state = &self.tiers[at];
         let used = self.sum(tier, |buffer| counts(buffer, tier));
-        ensure(state.used == used, "ledger: used = copies here and under way to here", at)?;
+        ensure(state.used == used, "ledger: used = copies here and in progress to here", at)?;
         let leaving = self.sum(tier, |buffer| leaves(buffer, tier));
-        ensure(state.leaving == leaving, "ledger: leaving = copies whose motion frees them here", at)?;
-        let comes = |buffer: &&Buffer| matches!(buffer.motion, Some(Motion::Copy { to, .. }) if to == tier);
-        ensure(state.coming == self.buffers.iter().filter(comes).count(), "ledger: coming = copies to here", at)?;
+        ensure(state.leaving == leaving, "ledger: leaving = copies whose migration frees them here", at)?;
+        let comes = |buffer: &&BufferRecord| matches!(buffer.migration, Some(Migration::Copy { to, .. }) if to == tier);
         ensure(
-            state.over == (used > state.capacity),
+            state.incoming == self.buffers.iter().filter(comes).count(),
+            "ledger: incoming = copies in progress to here",
+            at,
+        )?;
+        ensure(
+            state.over_limit == (used > state.capacity),
             "ledger: used <= capacity, but for a resize and what was adopted",
             at,
         )?;
-        let listed = self.buffers.iter().filter(|buffer| self.is_listed(buffer, tier)).count();
-        ensure(self.policies[at].held().0 == listed, "ledger: a policy knows the copies that may leave, no others", at)
+        let listed = self.buffers.iter().filter(|buffer| self.is_candidate(buffer, tier)).count();
+        ensure(
+            self.policies[at].totals().0 == listed,
+            "ledger: a policy knows the copies that may leave, no others",
+            at,
+        )
     }
 
     fn check_tenant(&self, at: usize) -> Result<(), Violation> {
         let tenant = &self.tenants[at];
-        let own = |buffer: &Buffer| usize::from(buffer.tenant) == at;
+        let own = |buffer: &BufferRecord| usize::from(buffer.tenant) == at;
         let bytes: u64 = self.buffers.iter().filter(|buffer| own(buffer)).map(|buffer| buffer.bytes).sum();
         ensure(tenant.bytes == bytes, "ledger: a tenant's bytes = its buffers, each once", at)?;
-        ensure(tenant.over == tenant.is_above(), "ledger: no tenant is above its caps, but for what it adopted", at)?;
-        self.all().try_for_each(|tier| {
+        ensure(
+            tenant.over_limit == tenant.exceeds_caps(),
+            "ledger: no tenant is above its caps, but for what it adopted",
+            at,
+        )?;
+        self.all_tiers().try_for_each(|tier| {
             let held = tenant.held[usize::from(tier)];
             let copies = self.sum(tier, |buffer| own(buffer) && counts(buffer, tier));
             ensure(held == copies, "ledger: held = the tenant's copies in a tier", at)?;
@@ -76,31 +88,32 @@ impl Ledger {
         })
     }
 
-    fn check_buffer(&self, buffer: &Buffer) -> Result<(), Violation> {
+    fn check_buffer(&self, buffer: &BufferRecord) -> Result<(), Violation> {
         let at = buffer.id.index();
         let residence = buffer.residence;
         residence.check()?;
-        let sound = match buffer.motion {
-            Some(Motion::Copy { from, to, fresh, .. }) => {
-                from != to && residence.valid(from) && fresh != residence.present(to) && !residence.valid(to)
+        let sound = match buffer.migration {
+            Some(Migration::Copy { from, to, reserved, .. }) => {
+                from != to && residence.valid(from) && reserved != residence.present(to) && !residence.valid(to)
             }
-            Some(Motion::Drop { tier }) => residence.present(tier) && buffer.is_redundant(tier),
-            None => !buffer.doomed,
+            Some(Migration::Drop { tier }) => residence.present(tier) && buffer.is_redundant(tier),
+            None => !buffer.freed,
         };
-        ensure(sound, "ledger: what is under way can be done, and a doomed buffer has something under way", at)?;
-        ensure(!buffer.picked, "ledger: a buffer is picked only while a plan is made", at)?;
+        ensure(sound, "ledger: a migration is possible, and a freed buffer has one", at)?;
+        ensure(!buffer.selected, "ledger: a buffer is selected only while a plan is made", at)?;
         let kept = buffer.synced.is_none_or(|(tier, _)| residence.present(tier));
         ensure(kept, "ledger: the copy that survives a power cut is there", at)?;
-        for tier in self.all().filter(|tier| self.is_listed(buffer, *tier)) {
+        for tier in self.all_tiers().filter(|tier| self.is_candidate(buffer, *tier)) {
             ensure(
                 self.policies[usize::from(tier)].contains(buffer.id.index),
-                "ledger: a policy knows whom it should",
+                "ledger: a policy knows the copies that may leave",
                 at,
             )?;
         }
-        let watched = buffer.motion.is_some() || buffer.resting;
-        let queued = buffer.wish.is_none_or(|wish| watched || buffer.queued[usize::from(wish.is_up())]);
-        ensure(queued, "ledger: a wish stands in its queue, or will when something ends", at)?;
+        let watched = buffer.migration.is_some() || buffer.deferred;
+        let queued =
+            buffer.pending_move.is_none_or(|request| watched || buffer.queued[usize::from(request.is_promotion())]);
+        ensure(queued, "ledger: a pending move is in its queue, or will be when something ends", at)?;
         let granted = buffer.ticket.is_none_or(|ticket| self.granted.get(&ticket) == Some(&buffer.id));
         ensure(granted, "ledger: a buffer not used yet is known by its ticket", at)
     }
@@ -109,19 +122,23 @@ impl Ledger {
         let tickets: BTreeSet<u64> = self.queue.iter().map(|request| request.ticket).collect();
         let once = tickets.len() == self.queue.len() && tickets.iter().all(|ticket| !self.granted.contains_key(ticket));
         ensure(once, "ledger: a ticket waits once, or is granted", 0)?;
-        let impatient = self.queue.iter().filter(|request| !request.wait).count();
-        ensure(self.impatient == impatient, "ledger: impatient = waiting requests that do not wait for others", 0)?;
+        let non_waiting = self.queue.iter().filter(|request| !request.wait).count();
+        ensure(
+            self.non_waiting == non_waiting,
+            "ledger: non_waiting = queued requests that do not wait for others",
+            0,
+        )?;
         let keeps = self.buffers.iter().filter(|buffer| buffer.hint.keep).count();
         ensure(self.keeps == keeps, "ledger: keeps = buffers that users want kept", 0)?;
         let unused = self.buffers.iter().filter(|buffer| buffer.ticket.is_some()).count();
         ensure(self.granted.len() == unused, "ledger: granted = requests whose buffer was not used", 0)?;
-        let mut resting = self.buffers.iter().filter(|buffer| buffer.resting);
-        let listed = resting.all(|buffer| buffer.rests_listed && self.resting.contains(&buffer.id));
-        ensure(listed, "ledger: a resting buffer is in the list of those", 0)?;
-        for (queue, wishes) in self.wishes.iter().enumerate() {
-            let mut known = self.buffers.iter().filter(|buffer| buffer.queued[queue] && !buffer.doomed);
-            let all = known.all(|buffer| wishes.contains(&buffer.id));
-            ensure(all, "ledger: a queued wish stands in its queue", queue)?;
+        let mut deferred = self.buffers.iter().filter(|buffer| buffer.deferred);
+        let listed = deferred.all(|buffer| buffer.in_deferred_list && self.deferred.contains(&buffer.id));
+        ensure(listed, "ledger: a deferred buffer is in the list of those", 0)?;
+        for (queue, move_queues) in self.move_queues.iter().enumerate() {
+            let mut known = self.buffers.iter().filter(|buffer| buffer.queued[queue] && !buffer.freed);
+            let all = known.all(|buffer| move_queues.contains(&buffer.id));
+            ensure(all, "ledger: a queued move is in its queue", queue)?;
         }
         Ok(())
     }

@@ -1,80 +1,84 @@
-//! Why the ledger says no.
+//! Errors of the ledger.
 
 use std::fmt;
 use terrace_core::residence;
 
-/// Why a request for a buffer is refused.
+/// Why a request for a buffer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It asks for no bytes.
+pub enum RefusalReason {
+    /// It asks for 0 bytes.
     Empty,
-    /// No tier that the tenant may use is as large as that.
+    /// It is larger than any tier that the tenant may use.
     TooLarge,
-    /// The tenant's cap is lower than what it asks for and, unless it waits, than what it would then have.
+    /// It would exceed the tenant's cap: alone or, unless it waits, together with the tenant's other buffers.
     OverCap,
-    /// There is no room, and none can be made now: what could leave is leased or protected, or has nowhere to go.
+    /// There is no room, and none can be made now: what could leave is leased or guaranteed, or no lower tier has room
+    /// for it.
     NoRoom,
-    /// Whoever asked asks no more.
+    /// The requester cancelled it.
     Cancelled,
 }
 
-/// A refused request.
+/// A refused request, and what would have been granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
-    pub why: Why,
-    /// Bytes asked for.
-    pub asked: u64,
-    /// The most bytes that could have been had at that moment (for [`Why::TooLarge`]: that could ever be had).
+    /// The reason.
+    pub reason: RefusalReason,
+    /// Bytes requested.
+    pub requested: u64,
+    /// Most bytes that could have been granted at that moment (for [`RefusalReason::TooLarge`]: at any time).
     pub largest: u64,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { why, asked, largest } = self;
-        match why {
-            Why::Empty => write!(f, "a buffer of 0 bytes was asked for: ask for 1 at least"),
-            Why::TooLarge => {
-                write!(f, "{asked} bytes are more than any tier holds: ask for {largest} at most, or raise a capacity")
-            }
-            Why::OverCap => {
+        let Self { reason, requested, largest } = self;
+        match reason {
+            RefusalReason::Empty => write!(f, "a buffer of 0 bytes was asked for: ask for 1 at least"),
+            RefusalReason::TooLarge => {
                 write!(
                     f,
-                    "{asked} bytes would pass the tenant's cap, which leaves {largest}: free buffers or raise the cap"
+                    "{requested} bytes are more than any tier holds: ask for {largest} at most, or raise a capacity"
                 )
             }
-            Why::NoRoom => write!(
+            RefusalReason::OverCap => {
+                write!(
+                    f,
+                    "{requested} bytes would pass the tenant's cap, which leaves {largest}: free buffers or raise the cap"
+                )
+            }
+            RefusalReason::NoRoom => write!(
                 f,
-                "no room for {asked} bytes, {largest} are free in one tier: give leases back, free buffers, raise a capacity, \
+                "no room for {requested} bytes, {largest} are free in one tier: give leases back, free buffers, raise a capacity, \
                  or wait"
             ),
-            Why::Cancelled => write!(f, "the request for {asked} bytes was cancelled"),
+            RefusalReason::Cancelled => write!(f, "the request for {requested} bytes was cancelled"),
         }
     }
 }
 
 impl std::error::Error for Refusal {}
 
-/// Why an event is refused. Nothing was changed.
+/// Why an event was rejected. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// The buffer was freed, or is not of this ledger.
+    /// The buffer was freed, or is another ledger's.
     Stale,
-    /// There is no such tier here, or it is absent.
+    /// There is no such tier, or its capacity is 0.
     NoSuchTier,
     /// There is no such tenant.
     NoSuchTenant,
     /// A request with this ticket waits, or was granted and its buffer not used yet.
     TicketInUse,
-    /// No request with this ticket waits or was granted lately.
+    /// No request with this ticket waits, or was granted and its buffer not used yet.
     NoSuchTicket,
     /// A lease of the buffer is held.
     Leased,
-    /// A copy or a drop of it is under way, which excludes writing.
+    /// A copy or a drop of it is in progress, which excludes the event.
     Moving,
-    /// No such copy or drop is under way.
+    /// No such copy or drop is in progress.
     NotUnderWay,
-    /// The copies of the buffer are not such that this can happen.
+    /// The residence of the buffer does not allow it.
     Residence(residence::ResidenceError),
     /// There are 2^32 - 1 buffers.
     Buffers,
@@ -105,7 +109,7 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Why no ledger can be made.
+/// Why no ledger can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetupError {
     /// There is no tier with a capacity.
@@ -114,13 +118,13 @@ pub enum SetupError {
     TooManyTiers,
     /// There is no tenant, or there are more than 65535.
     Tenants,
-    /// The tenants were promised more of a tier than it holds.
-    Promised {
-        /// Which tier.
+    /// The tenants are guaranteed more of a tier than its capacity.
+    Guaranteed {
+        /// The tier.
         tier: u8,
-        /// Bytes promised.
-        promised: u64,
-        /// Its capacity.
+        /// Bytes guaranteed.
+        guaranteed: u64,
+        /// Capacity of the tier in bytes.
         capacity: u64,
     },
 }
@@ -131,8 +135,8 @@ impl fmt::Display for SetupError {
             Self::NoTiers => write!(f, "no tier has a capacity: name one at least"),
             Self::TooManyTiers => write!(f, "there are more than 8 tiers"),
             Self::Tenants => write!(f, "there is no tenant, or there are more than 65535"),
-            Self::Promised { tier, promised, capacity } => {
-                write!(f, "tenants are promised {promised} bytes of tier {tier}, which has {capacity}: promise less")
+            Self::Guaranteed { tier, guaranteed, capacity } => {
+                write!(f, "tenants are promised {guaranteed} bytes of tier {tier}, which has {capacity}: promise less")
             }
         }
     }

@@ -1,110 +1,116 @@
-//! What the manager of tiers decides: which buffer is where, who waits, what moves. Events go in, actions come out.
+//! Decides where buffers are: grants, evictions, moves and pressure. Events go in, actions come out.
 //!
 //! Promises upward:
-//! - the newest bytes of a buffer are never dropped, nor the copy that survives a power cut; a freed buffer is forgotten once
-//! - copies in a tier, and those under way to it, never exceed its capacity; after [`Event::Resize`] to less than is used, or
-//!   [`Event::Adopt`] of more than fits, nothing comes in and what can leave leaves, until they fit
-//! - each request is answered once; first come, first served (see `queue` for what that means with several tenants)
-//! - after the last event there are finitely many actions: a copy only ever makes room downwards, or was asked for; what failed
-//!   or met a lease is not tried again before the next [`Event::Tick`]
-//! - the same events give the same actions: there is no clock, no thread, no I/O and no hash here
+//! - the newest bytes of a buffer are never dropped, nor the copy that survives a power cut; each freed buffer is
+//!   forgotten once
+//! - copies in a tier, and those in progress to it, never exceed its capacity; after [`LedgerEvent::Resize`] to less
+//!   than is used, or [`LedgerEvent::Adopt`] of more than fits, nothing enters, and what can leave leaves until the
+//!   rest fits
+//! - each request is answered once, first come, first served (`queue` states what that means with several tenants)
+//! - after the last event there are finitely many actions: a copy is made only downwards to make room, or on request;
+//!   what failed or met a lease is not tried again before the next [`LedgerEvent::Tick`]
+//! - equal events give equal actions: there is no clock, no thread, no I/O and no hashing here
 //!
-//! Asks from below: the core's tables of residence and pressure; a policy for each tier; a caller that does the actions
-//! in order and tells how each copy and drop ended. Leases are outside: the caller is asked about them, and since the
-//! answer may be outdated when the action is done, it may find a lease then and say so.
+//! Asks from below: the core's residence and pressure; a policy for each tier; a caller that performs the actions in
+//! order and reports how each copy and drop ended. Leases are outside: the ledger asks the caller for each lease
+//! status. As a status may be outdated when an action is performed, the caller may find a lease then, and reports it.
 //!
-//! | word | means |
+//! | term | meaning |
 //! | --- | --- |
-//! | tier | a number: 0 is the best, higher ones are below |
-//! | copy | memory in a tier for a buffer; valid if its bytes are the newest |
-//! | redundant | a copy whose loss loses nothing: evicting it is a drop, without any copying |
-//! | clean copy | a valid copy below another: promotion leaves them, so that demotion is such a drop |
-//! | motion | a copy or a drop under way: one at a time for each buffer |
-//! | leaving | bytes whose motion will free them in a tier |
-//! | wish | what a user, or a second touch, wants of a buffer |
-//! | resting | a buffer that met a lease or a failure, until the next tick; a tier that a copy failed into, for a time |
+//! | tier | a number: 0 is the best tier, a greater number is a lower tier |
+//! | copy | memory of a buffer in a tier; valid if it has the newest bytes |
+//! | redundant | a copy that can be dropped without losing bytes |
+//! | clean copy | a valid copy in a lower tier than another: promotion keeps it, so that demotion is a drop |
+//! | migration | a copy or a drop in progress: one at a time for each buffer |
+//! | leaving | bytes that a migration in progress will free in a tier |
+//! | move request | a pending promotion, demotion or replication, of a user or of a second touch: one for each buffer |
+//! | deferred | a buffer that met a lease or a failure: not moved until the next tick |
+//! | suspended | a tier that a copy failed into: takes no copies until its backoff has passed |
 //!
-//! | file | what it decides |
+//! | file | content |
 //! | --- | --- |
-//! | `table`, `account` | what is known: buffers; tiers and tenants, in bytes |
-//! | `queue` | who gets memory, where, and who waits |
-//! | `room` | who leaves a tier |
-//! | `motion` | what the end of a copy or a drop means |
-//! | `wish` | promotion, demotion, saving |
-//! | `upkeep` | ticks, resizes, pressure |
-//! | `check` | every invariant |
+//! | `table`, `account` | state of buffers; of tiers and tenants, in bytes |
+//! | `queue` | requests for buffers: order, placement, refusal |
+//! | `eviction` | which buffers leave a tier |
+//! | `migration` | begins copies and drops, and records how they ended |
+//! | `move_request` | promotion, demotion, replication |
+//! | `maintenance` | ticks, resizes, pressure |
+//! | `check` | checks every invariant |
 
 mod account;
 mod check;
 mod error;
-mod motion;
+mod eviction;
+mod maintenance;
+mod migration;
+mod move_request;
 mod queue;
-mod room;
 mod table;
-mod upkeep;
-mod wish;
-mod words;
+mod types;
 
-pub use error::{Refusal, Rejected, SetupError, Why};
-pub use words::{Action, Event, Hint, Id, Look, Outcome, Settings, Share, TierKind, TierSpec, TierView, View};
+pub use error::{Refusal, RefusalReason, Rejected, SetupError};
+pub use types::{
+    Action, BufferId, BufferView, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, Settings, TenantQuota,
+    TierSpec, TierView,
+};
 
 use crate::policy::Policy;
 use account::{Tenant, TierState};
-use queue::Waiting;
+use queue::PendingRequest;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use table::{ENTRY, Table, What, Wish};
+use table::{BufferTable, MoveKind, MoveRequest, RECORD_BYTES};
 use terrace_core::residence::{TIERS, Tier, Transition};
 
-/// The state. What it promises stands at the top of this file.
+/// Decides which tiers hold each buffer; its promises stand at the top of this module.
 ///
 /// # Example
 /// ```
-/// use terrace_tiers::ledger::{Action, Event, Hint, Ledger, Look, Settings, TierKind, TierSpec};
-/// let memory = TierSpec { kind: TierKind::Memory, capacity: 1000, unit: 1 };
-/// let file = TierSpec { kind: TierKind::File, capacity: 5000, unit: 1 };
+/// use terrace_tiers::ledger::{Action, LedgerEvent, PlacementHint, Ledger, LeaseStatus, Settings, Medium, TierSpec};
+/// let memory = TierSpec { medium: Medium::Memory, capacity: 1000, unit: 1 };
+/// let file = TierSpec { medium: Medium::File, capacity: 5000, unit: 1 };
 /// let mut ledger = Ledger::new(Settings::new(vec![memory, file]))?;
 /// let mut actions = Vec::new();
-/// let ask = |ticket| Event::Allocate { ticket, bytes: 600, tenant: 0, wait: true, hint: Hint::default() };
-/// ledger.handle(ask(1), &mut |_| Look::Idle, &mut actions)?;
+/// let ask = |ticket| LedgerEvent::Allocate { ticket, bytes: 600, tenant: 0, wait: true, hint: PlacementHint::default() };
+/// ledger.handle(ask(1), &mut |_| LeaseStatus::Idle, &mut actions)?;
 /// let Action::Grant { id, tier: 0, .. } = actions[0] else { panic!("there was room") };
 /// // The second needs the room of the first, which is copied down for it.
-/// ledger.handle(ask(2), &mut |_| Look::Idle, &mut actions)?;
+/// ledger.handle(ask(2), &mut |_| LeaseStatus::Idle, &mut actions)?;
 /// assert!(actions.contains(&Action::Copy { id, from: 0, to: 1 }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Ledger {
-    /// At most 8. One for each of `policies`.
+    /// At most 8.
     tiers: Vec<TierState>,
-    /// Members: see `listed` in `room`.
+    /// One for each tier. Its members: see `is_candidate` in `eviction`.
     policies: Vec<Box<dyn Policy>>,
     tenants: Vec<Tenant>,
-    buffers: Table,
+    buffers: BufferTable,
     /// Live buffers whose hint says `keep`.
     keeps: usize,
-    /// Requests without an answer, in order.
-    queue: VecDeque<Waiting>,
-    /// Of those, how many do not wait for others.
-    impatient: usize,
-    /// Requests with a buffer that was not used yet.
-    granted: BTreeMap<u64, Id>,
-    /// Wishes to be looked at: those that lead down, those that lead up. Freed buffers may stand here.
-    wishes: [VecDeque<Id>; 2],
-    /// Buffers that are left alone until the next tick. Freed ones may stand here.
-    resting: Vec<Id>,
+    /// Requests without an answer, in order of arrival.
+    queue: VecDeque<PendingRequest>,
+    /// How many of those do not wait for frees of other users.
+    non_waiting: usize,
+    /// Granted requests by ticket, until their buffer is used.
+    granted: BTreeMap<u64, BufferId>,
+    /// Buffers with a pending move: demotions and replications, then promotions. Ids may be stale.
+    move_queues: [VecDeque<BufferId>; 2],
+    /// Buffers that are not moved until the next tick. Ids may be stale.
+    deferred: Vec<BufferId>,
     now: u64,
-    window: u64,
-    budget: u64,
-    rest: u64,
+    touch_window: u64,
+    maintenance_budget: u64,
+    backoff: u64,
 }
 
-/// Bytes that a ledger has for each buffer: in its table and in the tables of two policies, mostly.
-pub(crate) const DESCRIPTION: usize = ENTRY + 2 * crate::policy::NODE;
+/// Bytes that a ledger keeps for each buffer, mostly in its table and in the tables of two policies.
+pub(crate) const DESCRIPTION: usize = RECORD_BYTES + 2 * crate::policy::NODE_BYTES;
 
-/// What one call of [`Ledger::handle`] has at hand.
-struct Turn<'a> {
-    look: &'a mut dyn FnMut(Id) -> Look,
-    out: &'a mut Vec<Action>,
+/// Arguments of one call of [`Ledger::handle`].
+struct EventContext<'a> {
+    lease_status: &'a mut dyn FnMut(BufferId) -> LeaseStatus,
+    actions: &'a mut Vec<Action>,
 }
 
 impl fmt::Debug for Ledger {
@@ -115,165 +121,173 @@ impl fmt::Debug for Ledger {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// Builds a ledger without buffers.
     ///
     /// # Errors
     /// See [`SetupError`].
     pub fn new(settings: Settings) -> Result<Self, SetupError> {
         let tiers: Vec<TierState> = settings.tiers.iter().map(TierState::new).collect();
-        account::examine(&tiers, &settings.tenants)?;
+        account::validate(&tiers, &settings.tenants)?;
         Ok(Self {
             policies: tiers.iter().map(|_| settings.policy.build()).collect(),
             tiers,
             tenants: settings.tenants.into_iter().map(Tenant::new).collect(),
-            buffers: Table::default(),
+            buffers: BufferTable::default(),
             keeps: 0,
             queue: VecDeque::new(),
-            impatient: 0,
+            non_waiting: 0,
             granted: BTreeMap::new(),
-            wishes: [VecDeque::new(), VecDeque::new()],
-            resting: Vec::new(),
+            move_queues: [VecDeque::new(), VecDeque::new()],
+            deferred: Vec::new(),
             now: 0,
-            window: settings.window,
-            budget: settings.budget,
-            rest: settings.rest,
+            touch_window: settings.touch_window,
+            maintenance_budget: settings.maintenance_budget,
+            backoff: settings.backoff,
         })
     }
 
-    /// Takes an event in and adds what is to be done to `out`.
+    /// Handles an event; appends the actions to perform to `actions`.
     ///
-    /// `look` says how a buffer is leased at this moment; it is asked only about live buffers that are not under way.
-    /// O(1) where nothing has to move; a search for room costs one look at each member of a tier at worst, for each
-    /// buffer that leaves.
+    /// `lease_status` reports how a buffer is leased at this moment; it is called only for live buffers without a
+    /// migration. O(1) where nothing has to move; a search for room calls it at worst once for each member of a tier,
+    /// for each buffer that leaves.
     ///
     /// # Errors
-    /// The event cannot be; nothing was changed, nothing is to be done. Requests are refused by [`Action::Refuse`]
-    /// instead.
+    /// The event is invalid: nothing was changed, and there are no actions. A refused request is no error but
+    /// [`Action::Refuse`].
     pub fn handle(
         &mut self,
-        event: Event,
-        look: &mut dyn FnMut(Id) -> Look,
-        out: &mut Vec<Action>,
+        event: LedgerEvent,
+        lease_status: &mut dyn FnMut(BufferId) -> LeaseStatus,
+        actions: &mut Vec<Action>,
     ) -> Result<(), Rejected> {
-        // More may leave than could before. Touches change nothing in that; what frees may change is seen to where they
-        // do; a request that has to wait behind others is none of this.
+        // Most events may let more buffers leave than the last search found. Touches do not; frees reset the failed
+        // searches where they matter; neither does a request that queues behind others.
         let same = match event {
-            Event::Allocate { .. } => !self.queue.is_empty(),
-            Event::Touch { .. } | Event::Free { .. } | Event::Cancel { .. } => true,
+            LedgerEvent::Allocate { .. } => !self.queue.is_empty(),
+            LedgerEvent::Touch { .. } | LedgerEvent::Free { .. } | LedgerEvent::Cancel { .. } => true,
             _ => false,
         };
-        self.tiers.iter_mut().filter(|_| !same).for_each(|tier| tier.dry = None);
-        let mut turn = Turn { look, out };
-        self.take(event, &mut turn)?;
-        self.fit(&mut turn);
-        let waits = self.serve(&mut turn);
-        self.grant_wishes(waits, &mut turn);
-        self.tell_pressure(&mut turn);
+        self.tiers.iter_mut().filter(|_| !same).for_each(|tier| tier.failed_search = None);
+        let mut context = EventContext { lease_status, actions };
+        self.apply(event, &mut context)?;
+        self.shrink_to_capacity(&mut context);
+        let queue_state = self.serve(&mut context);
+        self.serve_moves(queue_state, &mut context);
+        self.report_pressure(&mut context);
         Ok(())
     }
 
-    /// The event's own effect.
-    fn take(&mut self, event: Event, turn: &mut Turn<'_>) -> Result<(), Rejected> {
+    /// Applies the event's own effect.
+    fn apply(&mut self, event: LedgerEvent, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         match event {
-            Event::Allocate { ticket, bytes, tenant, wait, hint } => {
-                self.enqueue(Waiting { ticket, bytes, tenant, wait, hint }, turn)
+            LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint } => {
+                self.enqueue(PendingRequest { ticket, bytes, tenant, wait, hint }, context)
             }
-            Event::Adopt { ticket, bytes, tenant, tier } => {
-                self.adopt(Waiting { ticket, bytes, tenant, wait: false, hint: Hint::default() }, tier, turn)
+            LedgerEvent::Adopt { ticket, bytes, tenant, tier } => self.adopt(
+                PendingRequest { ticket, bytes, tenant, wait: false, hint: PlacementHint::default() },
+                tier,
+                context,
+            ),
+            LedgerEvent::Cancel { ticket } => self.cancel(ticket, context),
+            LedgerEvent::Free { id } => self.free(id, context),
+            LedgerEvent::Touch { id } => self.touch(id),
+            LedgerEvent::Wrote { id, tier } => self.wrote(id, tier),
+            LedgerEvent::Promote { id, to } => {
+                self.request_move(id, MoveRequest { to, kind: MoveKind::Promote }, context)
             }
-            Event::Cancel { ticket } => self.cancel(ticket, turn),
-            Event::Free { id } => self.free(id, turn),
-            Event::Touch { id } => self.touch(id),
-            Event::Wrote { id, tier } => self.wrote(id, tier),
-            Event::Promote { id, to } => self.wish(id, Wish { to, what: What::Promote }, turn),
-            Event::Demote { id, to } => self.wish(id, Wish { to, what: What::Demote }, turn),
-            Event::Save { id, to } => self.wish(id, Wish { to, what: What::Save }, turn),
-            Event::Prefetch { id } => self.prefetch(id),
-            Event::Released { id } => self.released(id),
-            Event::Moved { id, from, to, outcome } => self.moved(id, from, to, outcome, turn),
-            Event::Dropped { id, tier, done } => self.dropped(id, tier, done, turn),
-            Event::Synced { id, tier } => self.synced(id, tier),
-            Event::Refused { tier } => self.refused(tier),
-            Event::Recovered { tier } => self.recovered(tier),
-            Event::Resize { tier, capacity } => self.resize(tier, capacity, turn),
-            Event::Tick { now } => {
-                self.tick(now, turn);
+            LedgerEvent::Demote { id, to } => {
+                self.request_move(id, MoveRequest { to, kind: MoveKind::Demote }, context)
+            }
+            LedgerEvent::Replicate { id, to } => {
+                self.request_move(id, MoveRequest { to, kind: MoveKind::Replicate }, context)
+            }
+            LedgerEvent::Prefetch { id } => self.prefetch(id),
+            LedgerEvent::Released { id } => self.released(id),
+            LedgerEvent::CopyEnded { id, from, to, outcome } => self.copy_ended(id, from, to, outcome, context),
+            LedgerEvent::DropEnded { id, tier, done } => self.drop_ended(id, tier, done, context),
+            LedgerEvent::Synced { id, tier } => self.synced(id, tier),
+            LedgerEvent::TierRefused { tier } => self.tier_refused(tier),
+            LedgerEvent::TierRecovered { tier } => self.tier_recovered(tier),
+            LedgerEvent::Resize { tier, capacity } => self.resize(tier, capacity, context),
+            LedgerEvent::Tick { now } => {
+                self.tick(now, context);
                 Ok(())
             }
         }
     }
 
-    /// The user's end of a buffer.
-    fn free(&mut self, id: Id, turn: &mut Turn<'_>) -> Result<(), Rejected> {
+    /// Frees a buffer.
+    fn free(&mut self, id: BufferId, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
-        if self.buffers[index].motion.is_none() && (turn.look)(id) == Look::Leased {
+        if self.buffers[index].migration.is_none() && (context.lease_status)(id) == LeaseStatus::Leased {
             return Err(Rejected::Leased);
         }
-        self.used(index);
-        self.settle(index, false, turn);
-        if self.buffers[index].motion.is_some() {
-            self.buffers[index].doomed = true;
-            self.relist(index);
+        self.consume_ticket(index);
+        self.finish_move(index, false, context);
+        if self.buffers[index].migration.is_some() {
+            self.buffers[index].freed = true;
+            self.update_policies(index);
         } else {
-            self.forget(index, turn);
+            self.forget(index, context);
         }
         Ok(())
     }
 
-    /// Its request is done with: it cannot be cancelled any more.
-    fn used(&mut self, index: u32) {
+    /// Consumes the ticket of a buffer's request: the request can no longer be cancelled.
+    fn consume_ticket(&mut self, index: u32) {
         if let Some(ticket) = self.buffers[index].ticket.take() {
             self.granted.remove(&ticket);
         }
     }
 
-    fn wrote(&mut self, id: Id, tier: Tier) -> Result<(), Rejected> {
+    fn wrote(&mut self, id: BufferId, tier: Tier) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
-        if self.buffers[index].motion.is_some() {
+        if self.buffers[index].migration.is_some() {
             return Err(Rejected::Moving);
         }
         let buffer = &mut self.buffers[index];
         buffer.residence.apply(Transition::Update(tier))?;
         buffer.version += 1;
-        self.used(index);
-        self.relist(index);
+        self.consume_ticket(index);
+        self.update_policies(index);
         Ok(())
     }
 
-    fn synced(&mut self, id: Id, tier: Tier) -> Result<(), Rejected> {
+    fn synced(&mut self, id: BufferId, tier: Tier) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         let buffer = &mut self.buffers[index];
-        if matches!(buffer.motion, Some(table::Motion::Drop { tier: going }) if going == tier) {
+        if matches!(buffer.migration, Some(table::Migration::Drop { tier: going }) if going == tier) {
             return Err(Rejected::Moving);
         }
         let mut residence = buffer.residence;
         residence.apply(Transition::Read(tier))?;
         buffer.synced = Some((tier, buffer.version));
-        self.used(index);
-        self.relist(index);
+        self.consume_ticket(index);
+        self.update_policies(index);
         Ok(())
     }
 
-    /// What is known of a buffer.
+    /// Reports the state of a buffer.
     ///
     /// # Errors
     /// [`Rejected::Stale`].
-    pub fn view(&self, id: Id) -> Result<View, Rejected> {
+    pub fn view(&self, id: BufferId) -> Result<BufferView, Rejected> {
         let buffer = &self.buffers[self.buffers.find(id)?];
-        let &table::Buffer { bytes, tenant, residence, version, synced, resting, .. } = buffer;
-        Ok(View { bytes, tenant, residence, version, synced, moving: buffer.motion.is_some(), resting })
+        let &table::BufferRecord { bytes, tenant, residence, version, synced, deferred, .. } = buffer;
+        Ok(BufferView { bytes, tenant, residence, version, synced, moving: buffer.migration.is_some(), deferred })
     }
 
-    /// The live buffers, by number.
-    pub fn ids(&self) -> impl Iterator<Item = Id> {
-        self.buffers.iter().filter(|buffer| !buffer.doomed).map(|buffer| buffer.id)
+    /// The live buffers, in the order of their indices.
+    pub fn ids(&self) -> impl Iterator<Item = BufferId> {
+        self.buffers.iter().filter(|buffer| !buffer.freed).map(|buffer| buffer.id)
     }
 
-    /// What is known of a tier.
+    /// Reports the state of a tier.
     pub fn tier(&self, tier: Tier) -> Option<TierView> {
         let state = self.tiers.get(usize::from(tier))?;
-        let &TierState { kind, capacity, used, leaving, told: level, rests_until, .. } = state;
-        Some(TierView { kind, capacity, used, leaving, level, rests_until })
+        let &TierState { medium, capacity, used, leaving, reported: level, suspended_until, .. } = state;
+        Some(TierView { medium, capacity, used, leaving, level, suspended_until })
     }
 
     /// Bytes of a tenant's buffers, each counted once.
@@ -281,13 +295,13 @@ impl Ledger {
         self.tenants.get(usize::from(tenant)).map(|tenant| tenant.bytes)
     }
 
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
     /// All tiers, best first.
-    fn all(&self) -> std::ops::Range<Tier> {
+    fn all_tiers(&self) -> std::ops::Range<Tier> {
         0..(self.tiers.len() as u8).min(TIERS)
     }
 }

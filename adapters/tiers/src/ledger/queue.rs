@@ -1,257 +1,268 @@
-//! Who gets memory, where, and who waits.
+//! Queues requests for buffers, and grants or refuses them.
 //!
-//! The order: first come, first served. Nobody is granted anything while somebody who came before waits, but for one
-//! reason: a tenant that is at its cap waits for its own frees, and only its own requests wait behind it. (What is
-//! adopted at a start is no request.) Promotions that users want go on while only others can help the first who waits:
-//! it waits as long as those keep the room.
+//! Order: first come, first served. No request is granted while an earlier one waits, with one exception: a tenant at
+//! its cap waits for its own frees, and only its own requests wait behind it. (Adopting a buffer at a start is no
+//! request.) Users' promotions go on while the first request waits for frees of other users, as these may need them
+//! before they can free; it waits as long as those users keep the room.
 //!
-//! The place: the tier of the hint, then memory from the best on, then files; the first where there is room or where
-//! room can be made. A request for more than every memory tier holds goes to a file tier, to be used by parts.
+//! Placement: the tier of the hint, then memory tiers from the best on, then file tiers; the first that has room or can
+//! make room. A request larger than every memory tier is placed in a file tier, where it is used in parts.
 //!
-//! Requests that do not wait for others stay in the queue while room is being made for them or for one before them, and
-//! are refused as soon as somebody before them waits for others.
+//! Requests that do not wait for other users stay in the queue while room is made for them or for an earlier one, and
+//! are refused as soon as an earlier one waits for other users.
 
-use super::account::{Left, MOST};
-use super::error::{Refusal, Rejected, Why};
-use super::table::Buffer;
-use super::words::{Action, Hint, TierKind};
-use super::{Ledger, Tier, Turn};
+use super::account::{FreedBy, MAX_CAPACITY};
+use super::error::{Refusal, RefusalReason, Rejected};
+use super::table::BufferRecord;
+use super::types::{Action, Medium, PlacementHint};
+use super::{EventContext, Ledger, Tier};
 use terrace_core::residence::Residence;
 
 /// A request without an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingRequest {
     pub ticket: u64,
     pub bytes: u64,
     pub tenant: u16,
     pub wait: bool,
-    pub hint: Hint,
+    pub hint: PlacementHint,
 }
 
-/// Who waits for room, and not for its own tenant's frees.
+/// What the queue waits for, apart from tenants at their caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
-    Nobody,
-    /// Somebody whom only others can help.
-    Stuck,
-    /// Somebody for whom room is being made.
-    Coming,
+pub(super) enum QueueState {
+    /// No request waits for room.
+    Clear,
+    /// Only what other users do can help the first request: they free, or give leases back.
+    Blocked,
+    /// Buffers are leaving a tier for the first request.
+    MakingRoom,
 }
 
-/// What can be done for a request.
-enum Place {
-    /// There is room.
-    Here(Tier),
-    /// Room is being made.
-    Coming,
-    /// Only what others do can help.
-    Nowhere,
+/// Where a request can be placed.
+enum Placement {
+    /// There is room in this tier.
+    InTier(Tier),
+    /// Buffers are leaving a tier for it.
+    MakingRoom,
+    /// No room can be made: only frees and returned leases can help.
+    Blocked,
 }
 
 impl Ledger {
-    /// Takes a request in. Those that nothing can help are refused at once.
-    pub(super) fn enqueue(&mut self, request: Waiting, turn: &mut Turn<'_>) -> Result<(), Rejected> {
-        self.admit(&request)?;
-        match self.hopeless(&request) {
-            Some(error) => turn.out.push(Action::Refuse { ticket: request.ticket, error }),
+    /// Queues a request, or refuses it at once if it can never be granted.
+    pub(super) fn enqueue(&mut self, request: PendingRequest, context: &mut EventContext<'_>) -> Result<(), Rejected> {
+        self.check_request(&request)?;
+        match self.permanent_refusal(&request) {
+            Some(error) => context.actions.push(Action::Refuse { ticket: request.ticket, error }),
             None => {
-                self.impatient += usize::from(!request.wait);
+                self.non_waiting += usize::from(!request.wait);
                 self.queue.push_back(request);
             }
         }
         Ok(())
     }
 
-    fn admit(&self, request: &Waiting) -> Result<(), Rejected> {
+    fn check_request(&self, request: &PendingRequest) -> Result<(), Rejected> {
         if usize::from(request.tenant) >= self.tenants.len() {
             return Err(Rejected::NoSuchTenant);
         }
-        let waits = |waiting: &Waiting| waiting.ticket == request.ticket;
-        if self.granted.contains_key(&request.ticket) || self.queue.iter().any(waits) {
+        let is_same = |waiting: &PendingRequest| waiting.ticket == request.ticket;
+        if self.granted.contains_key(&request.ticket) || self.queue.iter().any(is_same) {
             return Err(Rejected::TicketInUse);
         }
         Ok(())
     }
 
-    /// Grants what is there already, whatever capacity and caps say.
-    pub(super) fn adopt(&mut self, request: Waiting, tier: Tier, turn: &mut Turn<'_>) -> Result<(), Rejected> {
-        self.admit(&request)?;
+    /// Grants a buffer that exists already, whatever capacity and caps say.
+    pub(super) fn adopt(
+        &mut self,
+        request: PendingRequest,
+        tier: Tier,
+        context: &mut EventContext<'_>,
+    ) -> Result<(), Rejected> {
+        self.check_request(&request)?;
         let state = self.tiers.get(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
-        let largest = state.largest(MOST.saturating_sub(state.used));
+        let largest = state.largest_copy(MAX_CAPACITY.saturating_sub(state.used));
         if request.bytes == 0 || request.bytes > largest {
-            let why = if request.bytes == 0 { Why::Empty } else { Why::TooLarge };
-            let error = Refusal { why, asked: request.bytes, largest };
-            turn.out.push(Action::Refuse { ticket: request.ticket, error });
+            let reason = if request.bytes == 0 { RefusalReason::Empty } else { RefusalReason::TooLarge };
+            let error = Refusal { reason, requested: request.bytes, largest };
+            context.actions.push(Action::Refuse { ticket: request.ticket, error });
             return Ok(());
         }
-        self.grant(request, tier, turn);
+        self.grant(request, tier, context);
         let (state, tenant) = (&mut self.tiers[usize::from(tier)], &mut self.tenants[usize::from(request.tenant)]);
-        state.over = state.used > state.capacity;
-        tenant.over = tenant.is_above();
+        state.over_limit = state.used > state.capacity;
+        tenant.over_limit = tenant.exceeds_caps();
         Ok(())
     }
 
-    /// Why so many bytes can never be granted to a tenant, if they cannot.
+    /// Why a buffer of this size can never be granted to a tenant, if so.
     pub(crate) fn refusal(&self, bytes: u64, tenant: u16) -> Option<Refusal> {
-        let request = Waiting { ticket: 0, bytes, tenant, wait: false, hint: Hint::default() };
-        self.tenants.get(usize::from(tenant)).and_then(|_| self.hopeless(&request))
+        let request = PendingRequest { ticket: 0, bytes, tenant, wait: false, hint: PlacementHint::default() };
+        self.tenants.get(usize::from(tenant)).and_then(|_| self.permanent_refusal(&request))
     }
 
-    /// Why a request can never be granted.
-    fn hopeless(&self, request: &Waiting) -> Option<Refusal> {
+    /// Why a request can never be granted, if so.
+    fn permanent_refusal(&self, request: &PendingRequest) -> Option<Refusal> {
         let tenant = &self.tenants[usize::from(request.tenant)];
         let largest = |tier: Tier| {
             let state = &self.tiers[usize::from(tier)];
-            state.largest(state.capacity.min(tenant.share.caps[usize::from(tier)])).min(tenant.share.cap)
+            state.largest_copy(state.capacity.min(tenant.quota.tier_caps[usize::from(tier)])).min(tenant.quota.cap)
         };
-        let largest = self.all().map(largest).max().unwrap_or(0);
-        let why = match request.bytes {
-            0 => Why::Empty,
-            bytes if bytes > tenant.share.cap => Why::OverCap,
-            bytes if bytes > largest => Why::TooLarge,
+        let largest = self.all_tiers().map(largest).max().unwrap_or(0);
+        let reason = match request.bytes {
+            0 => RefusalReason::Empty,
+            bytes if bytes > tenant.quota.cap => RefusalReason::OverCap,
+            bytes if bytes > largest => RefusalReason::TooLarge,
             _ => return None,
         };
-        Some(Refusal { why, asked: request.bytes, largest })
+        Some(Refusal { reason, requested: request.bytes, largest })
     }
 
-    /// Refuses those whom a smaller tier left without hope.
-    pub(super) fn dismiss(&mut self, turn: &mut Turn<'_>) {
+    /// Refuses requests that can never be granted since a tier shrank.
+    pub(super) fn refuse_impossible(&mut self, context: &mut EventContext<'_>) {
         for at in (0..self.queue.len()).rev() {
-            if let Some(error) = self.hopeless(&self.queue[at]) {
-                self.refuse(at, error, turn);
+            if let Some(error) = self.permanent_refusal(&self.queue[at]) {
+                self.refuse(at, error, context);
             }
         }
     }
 
-    /// Answers all that can be answered now. Who is left.
-    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Waits {
+    /// Answers all requests that can be answered now; returns what the rest waits for.
+    pub(super) fn serve(&mut self, context: &mut EventContext<'_>) -> QueueState {
         let mut capped: Vec<u16> = Vec::new();
-        let mut waits = Waits::Nobody;
+        let mut queue_state = QueueState::Clear;
         let mut at = 0;
         while let Some(&request) = self.queue.get(at) {
-            if capped.contains(&request.tenant) || !self.has_share(&request) {
+            if capped.contains(&request.tenant) || !self.within_cap(&request) {
                 if request.wait {
                     capped.push(request.tenant);
                     at += 1;
                 } else {
-                    self.refuse(at, self.over_cap(&request), turn);
+                    self.refuse(at, self.over_cap(&request), context);
                 }
                 continue;
             }
-            match if waits == Waits::Stuck { Place::Nowhere } else { self.place(&request, turn) } {
-                Place::Here(tier) => {
-                    if let Some(request) = self.unqueue(at) {
-                        self.grant(request, tier, turn);
+            let blocked = queue_state == QueueState::Blocked;
+            match if blocked { Placement::Blocked } else { self.placement(&request, context) } {
+                Placement::InTier(tier) => {
+                    if let Some(request) = self.dequeue(at) {
+                        self.grant(request, tier, context);
                     }
                 }
-                Place::Coming => return Waits::Coming,
-                Place::Nowhere if !request.wait => self.refuse(at, self.no_room(&request), turn),
-                // Nobody behind it is granted anything, and only the impatient are answered.
-                Place::Nowhere if self.impatient == 0 => return Waits::Stuck,
-                Place::Nowhere => (waits, at) = (Waits::Stuck, at + 1),
+                Placement::MakingRoom => return QueueState::MakingRoom,
+                Placement::Blocked if !request.wait => self.refuse(at, self.no_room(&request), context),
+                // No request behind it is granted, and only those that do not wait have to be refused.
+                Placement::Blocked if self.non_waiting == 0 => return QueueState::Blocked,
+                Placement::Blocked => (queue_state, at) = (QueueState::Blocked, at + 1),
             }
         }
-        waits
+        queue_state
     }
 
     /// Whether a request stays within its tenant's cap.
-    fn has_share(&self, request: &Waiting) -> bool {
+    fn within_cap(&self, request: &PendingRequest) -> bool {
         let tenant = &self.tenants[usize::from(request.tenant)];
-        request.bytes <= tenant.share.cap.saturating_sub(tenant.bytes)
+        request.bytes <= tenant.quota.cap.saturating_sub(tenant.bytes)
     }
 
-    fn over_cap(&self, request: &Waiting) -> Refusal {
+    fn over_cap(&self, request: &PendingRequest) -> Refusal {
         let tenant = &self.tenants[usize::from(request.tenant)];
-        Refusal { why: Why::OverCap, asked: request.bytes, largest: tenant.share.cap.saturating_sub(tenant.bytes) }
+        Refusal {
+            reason: RefusalReason::OverCap,
+            requested: request.bytes,
+            largest: tenant.quota.cap.saturating_sub(tenant.bytes),
+        }
     }
 
-    fn no_room(&self, request: &Waiting) -> Refusal {
+    fn no_room(&self, request: &PendingRequest) -> Refusal {
         let room = |tier: Tier| {
             let state = &self.tiers[usize::from(tier)];
-            state.largest(state.room().min(self.cap_room(tier, request.tenant)))
+            state.largest_copy(state.room().min(self.cap_room(tier, request.tenant)))
         };
-        let largest = self.all().filter(|tier| !self.rests(*tier)).map(room).max().unwrap_or(0);
-        // More than was asked may be free, for whoever came before.
-        Refusal { why: Why::NoRoom, asked: request.bytes, largest }
+        let largest = self.all_tiers().filter(|tier| !self.is_suspended(*tier)).map(room).max().unwrap_or(0);
+        // More than was requested may be free, reserved for earlier requests.
+        Refusal { reason: RefusalReason::NoRoom, requested: request.bytes, largest }
     }
 
-    fn rests(&self, tier: Tier) -> bool {
-        self.tiers[usize::from(tier)].rests_until.is_some()
+    fn is_suspended(&self, tier: Tier) -> bool {
+        self.tiers[usize::from(tier)].suspended_until.is_some()
     }
 
-    /// Where a request would go, in order of preference.
-    fn candidates(&self, request: &Waiting) -> impl Iterator<Item = Tier> + use<> {
-        let kind = |tier: &Tier| self.tiers[usize::from(*tier)].kind;
+    /// The tiers that a request could go to, in order of preference.
+    fn candidates(&self, request: &PendingRequest) -> impl Iterator<Item = Tier> + use<> {
+        let kind = |tier: &Tier| self.tiers[usize::from(*tier)].medium;
         let hinted = request.hint.tier.filter(|tier| usize::from(*tier) < self.tiers.len());
-        let memory: Vec<Tier> = self.all().filter(|tier| kind(tier) != TierKind::File).collect();
-        let files: Vec<Tier> = self.all().filter(|tier| kind(tier) == TierKind::File).collect();
+        let memory: Vec<Tier> = self.all_tiers().filter(|tier| kind(tier) != Medium::File).collect();
+        let files: Vec<Tier> = self.all_tiers().filter(|tier| kind(tier) == Medium::File).collect();
         hinted.into_iter().chain(memory).chain(files)
     }
 
-    fn place(&mut self, request: &Waiting, turn: &mut Turn<'_>) -> Place {
+    fn placement(&mut self, request: &PendingRequest, context: &mut EventContext<'_>) -> Placement {
         for tier in self.candidates(request) {
             let state = &self.tiers[usize::from(tier)];
-            let held = state.held(request.bytes);
-            let closed = state.capacity < held || state.rests_until.is_some();
+            let held = state.footprint(request.bytes);
+            let closed = state.capacity < held || state.suspended_until.is_some();
             if closed || self.cap_room(tier, request.tenant) < held {
                 continue;
             }
             if state.room() >= held {
-                return Place::Here(tier);
+                return Placement::InTier(tier);
             }
-            let lacks = state.lacks(held);
-            if self.make_room(tier, lacks, Some(request.tenant), turn) {
-                return Place::Coming;
+            let shortfall = state.shortfall(held);
+            if self.make_room(tier, shortfall, Some(request.tenant), context) {
+                return Placement::MakingRoom;
             }
         }
-        Place::Nowhere
+        Placement::Blocked
     }
 
-    /// Gives a request its buffer.
-    fn grant(&mut self, request: Waiting, tier: Tier, turn: &mut Turn<'_>) {
-        // The tier is one of at most eight.
+    /// Grants a request its buffer.
+    fn grant(&mut self, request: PendingRequest, tier: Tier, context: &mut EventContext<'_>) {
+        // Tiers are numbered below 8.
         let Ok(residence) = Residence::new(tier) else { return };
-        let Waiting { ticket, bytes, tenant, hint, .. } = request;
+        let PendingRequest { ticket, bytes, tenant, hint, .. } = request;
         if !self.buffers.has_room() {
-            turn.out.push(Action::Refuse { ticket, error: self.no_room(&request) });
+            context.actions.push(Action::Refuse { ticket, error: self.no_room(&request) });
             return;
         }
-        let zero = match self.tiers[usize::from(tier)].left {
-            Left::Nobody => false,
-            Left::One(other) => other != tenant,
-            Left::Many => true,
+        let zero = match self.tiers[usize::from(tier)].freed_by {
+            FreedBy::None => false,
+            FreedBy::One(other) => other != tenant,
+            FreedBy::Many => true,
         };
-        let id = self.buffers.insert(Buffer::new(bytes, tenant, hint, residence, ticket));
+        let id = self.buffers.insert(BufferRecord::new(bytes, tenant, hint, residence, ticket));
         self.reserve(tier, tenant, bytes);
         self.tenants[usize::from(tenant)].bytes += bytes;
         self.keeps += usize::from(hint.keep);
         self.granted.insert(ticket, id);
-        self.relist(id.index);
-        // One more that may leave.
-        self.tiers[usize::from(tier)].dry = None;
-        turn.out.push(Action::Grant { ticket, id, tier, zero });
+        self.update_policies(id.index);
+        // The tier has one more candidate for eviction.
+        self.tiers[usize::from(tier)].failed_search = None;
+        context.actions.push(Action::Grant { ticket, id, tier, zero });
     }
 
-    fn refuse(&mut self, at: usize, error: Refusal, turn: &mut Turn<'_>) {
-        if let Some(request) = self.unqueue(at) {
-            turn.out.push(Action::Refuse { ticket: request.ticket, error });
+    fn refuse(&mut self, at: usize, error: Refusal, context: &mut EventContext<'_>) {
+        if let Some(request) = self.dequeue(at) {
+            context.actions.push(Action::Refuse { ticket: request.ticket, error });
         }
     }
 
-    fn unqueue(&mut self, at: usize) -> Option<Waiting> {
+    fn dequeue(&mut self, at: usize) -> Option<PendingRequest> {
         let request = self.queue.remove(at)?;
-        self.impatient -= usize::from(!request.wait);
+        self.non_waiting -= usize::from(!request.wait);
         Some(request)
     }
 
-    /// The asker is gone: out of the queue, or its buffer back.
-    pub(super) fn cancel(&mut self, ticket: u64, turn: &mut Turn<'_>) -> Result<(), Rejected> {
+    /// Cancels a request: removes it from the queue, or frees the buffer it was granted.
+    pub(super) fn cancel(&mut self, ticket: u64, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         if let Some(id) = self.granted.get(&ticket).copied() {
-            return self.free(id, turn);
+            return self.free(id, context);
         }
         let at = self.queue.iter().position(|request| request.ticket == ticket).ok_or(Rejected::NoSuchTicket)?;
-        let error = Refusal { why: Why::Cancelled, asked: self.queue[at].bytes, largest: 0 };
-        self.refuse(at, error, turn);
+        let error = Refusal { reason: RefusalReason::Cancelled, requested: self.queue[at].bytes, largest: 0 };
+        self.refuse(at, error, context);
         Ok(())
     }
 }

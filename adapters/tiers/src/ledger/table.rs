@@ -1,114 +1,114 @@
-//! The buffers, by number.
+//! The table of buffers, by index.
 //!
-//! Promises upward: a name is given once; numbers are small and used again, the last one freed first.
+//! Promises upward: an id is used once; indices are small and reused, last freed first.
 //! Asks from below: nothing.
 
 use super::error::Rejected;
-use super::words::{Hint, Id};
+use super::types::{BufferId, PlacementHint};
 use std::ops::{Index, IndexMut};
 use terrace_core::residence::{Residence, Tier};
 
-/// What is under way with a buffer: at most one thing.
+/// The migration of a buffer in progress: at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Motion {
+pub(super) enum Migration {
     Copy {
         from: Tier,
         to: Tier,
-        /// Room in the target was taken for it.
-        fresh: bool,
+        /// Room in the target was reserved for it.
+        reserved: bool,
         /// The copy in `from` is dropped after it.
-        leave: bool,
+        evict_source: bool,
     },
     Drop {
         tier: Tier,
     },
 }
 
-/// What is wanted of a buffer: at most one thing.
+/// The pending move of a buffer: at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct MoveRequest {
     pub to: Tier,
-    pub what: What,
+    pub kind: MoveKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// The user's promotion.
+pub(super) enum MoveKind {
+    /// A promotion that a user requested.
     Promote,
-    /// That of a second touch: nobody is told what became of it.
-    Touched,
-    /// As [`What::Touched`], if there is room.
+    /// A promotion on a second touch, whose end is not reported.
+    SecondTouch,
+    /// As `SecondTouch`, but only into free room.
     Prefetch,
     Demote,
-    Save,
+    Replicate,
 }
 
-impl Wish {
-    /// Whether it waits behind allocations.
-    pub(super) fn is_up(self) -> bool {
-        matches!(self.what, What::Promote | What::Touched | What::Prefetch)
+impl MoveRequest {
+    /// Whether it waits while room is made for allocations.
+    pub(super) fn is_promotion(self) -> bool {
+        matches!(self.kind, MoveKind::Promote | MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 
-    /// Whether the user is told what became of it.
-    pub(super) fn is_told(self) -> bool {
-        !matches!(self.what, What::Touched | What::Prefetch)
+    /// Whether its end is reported to the user.
+    pub(super) fn is_reported(self) -> bool {
+        !matches!(self.kind, MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 }
 
-/// One buffer.
+/// The ledger's record of one buffer.
 #[derive(Clone, Debug)]
-pub(super) struct Buffer {
-    pub id: Id,
+pub(super) struct BufferRecord {
+    pub id: BufferId,
     pub bytes: u64,
     pub tenant: u16,
-    pub hint: Hint,
+    pub hint: PlacementHint,
     pub residence: Residence,
     pub version: u64,
-    /// The tier of the copy that survives a power cut, and its version.
+    /// The tier of the copy that survives a power cut, and the version of that copy.
     pub synced: Option<(Tier, u64)>,
-    pub motion: Option<Motion>,
-    pub wish: Option<Wish>,
-    /// Whether it stands in the queue of wishes that lead down, and of those that lead up.
+    pub migration: Option<Migration>,
+    pub pending_move: Option<MoveRequest>,
+    /// Whether it is in the queue of demotions and replications, and in that of promotions.
     pub queued: [bool; 2],
-    /// Not moved until the next tick, or until its lease is given back. Only while it stands in the ledger's list.
-    pub resting: bool,
-    /// It stands in the list of those that rest, where it stays until the next tick.
-    pub rests_listed: bool,
-    /// In a plan that is being made: in no second one.
-    pub picked: bool,
-    /// Freed while something is under way: forgotten when that ends.
-    pub doomed: bool,
-    /// When it was touched last, unless it was promoted for that.
-    pub touched: Option<u64>,
-    /// Its request, until it is used.
+    /// Not moved until the next tick, or until its lease is released. Only while it is in the ledger's list.
+    pub deferred: bool,
+    /// It is in the ledger's list of deferred buffers, where it stays until the next tick.
+    pub in_deferred_list: bool,
+    /// Chosen for an eviction plan in the making: no second plan may choose it.
+    pub selected: bool,
+    /// Freed while a migration is in progress: forgotten when that ends.
+    pub freed: bool,
+    /// The time of its last touch, unless that promoted it.
+    pub last_touch: Option<u64>,
+    /// The ticket of its request, until it is used.
     pub ticket: Option<u64>,
 }
 
-impl Buffer {
-    /// A new one.
-    pub(super) fn new(bytes: u64, tenant: u16, hint: Hint, residence: Residence, ticket: u64) -> Self {
+impl BufferRecord {
+    /// A record of a new buffer.
+    pub(super) fn new(bytes: u64, tenant: u16, hint: PlacementHint, residence: Residence, ticket: u64) -> Self {
         Self {
-            id: Id { index: 0, generation: 0 },
+            id: BufferId { index: 0, generation: 0 },
             bytes,
             tenant,
             hint,
             residence,
             version: 0,
             synced: None,
-            motion: None,
-            wish: None,
+            migration: None,
+            pending_move: None,
             queued: [false; 2],
-            resting: false,
-            rests_listed: false,
-            picked: false,
-            doomed: false,
-            touched: None,
+            deferred: false,
+            in_deferred_list: false,
+            selected: false,
+            freed: false,
+            last_touch: None,
             ticket: Some(ticket),
         }
     }
 
-    /// Whether the copy in a tier may be dropped as far as its bytes go: they are elsewhere or old, and not what is
-    /// left after a power cut.
+    /// Whether the copy in a tier can be dropped without losing bytes: they are elsewhere or stale, and it is not the
+    /// copy that survives a power cut.
     pub(super) fn is_redundant(&self, tier: Tier) -> bool {
         let mut without = self.residence;
         let kept = self.synced.is_some_and(|(synced, _)| synced == tier);
@@ -116,32 +116,32 @@ impl Buffer {
     }
 }
 
-/// Buffers, some of whose numbers are free.
+/// Records by index; some indices are free.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    entries: Vec<Option<Buffer>>,
-    /// Each number's next generation.
+pub(super) struct BufferTable {
+    entries: Vec<Option<BufferRecord>>,
+    /// The next generation of each index.
     generations: Vec<u32>,
     free: Vec<u32>,
     live: usize,
 }
 
-impl Table {
-    /// Takes a buffer in and names it.
-    pub(super) fn insert(&mut self, mut buffer: Buffer) -> Id {
+impl BufferTable {
+    /// Inserts a record and assigns its id.
+    pub(super) fn insert(&mut self, mut buffer: BufferRecord) -> BufferId {
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         if index as usize == self.entries.len() {
             self.entries.push(None);
             self.generations.push(0);
         }
-        let id = Id { index, generation: self.generations[index as usize] };
+        let id = BufferId { index, generation: self.generations[index as usize] };
         buffer.id = id;
         self.entries[index as usize] = Some(buffer);
         self.live += 1;
         id
     }
 
-    /// Takes one out. A number whose generations are used up is not given again.
+    /// Removes a record. An index whose generations are used up is not reused.
     pub(super) fn remove(&mut self, index: u32) {
         self.entries[index as usize] = None;
         self.live -= 1;
@@ -151,26 +151,26 @@ impl Table {
         }
     }
 
-    /// Whether there is a number for one more. The last number is kept out: policies use it for nobody.
+    /// Whether one more record fits. The last index is not used: policies use it for "none".
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.entries.len() < u32::MAX as usize
     }
 
-    /// The number of a buffer that was not freed.
-    pub(super) fn find(&self, id: Id) -> Result<u32, Rejected> {
+    /// The index of a live buffer.
+    pub(super) fn find(&self, id: BufferId) -> Result<u32, Rejected> {
         match self.get(id.index) {
-            Some(buffer) if buffer.id == id && !buffer.doomed => Ok(id.index),
+            Some(buffer) if buffer.id == id && !buffer.freed => Ok(id.index),
             _ => Err(Rejected::Stale),
         }
     }
 
-    /// A buffer by number, doomed ones too.
-    pub(super) fn get(&self, index: u32) -> Option<&Buffer> {
+    /// A record by index, also of a buffer that was freed during a migration.
+    pub(super) fn get(&self, index: u32) -> Option<&BufferRecord> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    /// All of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+    /// All records.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &BufferRecord> {
         self.entries.iter().flatten()
     }
 
@@ -179,20 +179,20 @@ impl Table {
     }
 }
 
-impl Index<u32> for Table {
-    type Output = Buffer;
+impl Index<u32> for BufferTable {
+    type Output = BufferRecord;
 
-    /// The caller knows it is there.
-    fn index(&self, index: u32) -> &Buffer {
+    /// Panics if there is no record: the caller must know that there is one.
+    fn index(&self, index: u32) -> &BufferRecord {
         self.entries[index as usize].as_ref().expect("a number in a list of the ledger is that of a buffer")
     }
 }
 
-impl IndexMut<u32> for Table {
-    fn index_mut(&mut self, index: u32) -> &mut Buffer {
+impl IndexMut<u32> for BufferTable {
+    fn index_mut(&mut self, index: u32) -> &mut BufferRecord {
         self.entries[index as usize].as_mut().expect("a number in a list of the ledger is that of a buffer")
     }
 }
 
 /// Bytes of the table for each buffer.
-pub(super) const ENTRY: usize = size_of::<Option<Buffer>>() + size_of::<u32>();
+pub(super) const RECORD_BYTES: usize = size_of::<Option<BufferRecord>>() + size_of::<u32>();

@@ -1,105 +1,105 @@
 //! Memory of a buffer that processors address: a frame, or pinned memory that a device addresses too; and such memory
-//! as transfers take it.
+//! as source and target of transfers.
 //!
-//! Asks from below: that blocks stay where they are while they live; [`window`](super::window).
+//! Asks from below: blocks that do not move in memory while they live; [`raw_bytes`](super::raw_bytes).
 
-use super::body::Body;
-use super::window::{Exclusive, Shared, Window};
+use super::buffer_state::BufferState;
+use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
 use std::sync::Arc;
 use terrace_device::{DeviceBlock, HostBuffer, HostSource};
 use terrace_file::Frame;
 
-/// Memory of one buffer.
+/// The memory of one buffer.
 #[derive(Debug)]
-pub(super) enum Block {
+pub(super) enum HostBlock {
     Frame(Frame),
     /// Where the device has no memory of its own: one copy for both.
     Pinned(Box<DeviceBlock>),
 }
 
-impl Block {
-    /// Its first byte.
+impl HostBlock {
+    /// The address of its first byte.
     pub(super) fn pointer(&self) -> *mut u8 {
         match self {
             Self::Frame(frame) => frame.pointer(),
-            // Pinned memory has one address for both; the pool that took it has exposed it.
+            // Pinned memory has one address for both; the pool that took it has exposed its provenance.
             Self::Pinned(block) => std::ptr::with_exposed_provenance_mut(block.address() as usize),
         }
     }
 
-    /// All of it.
-    pub(super) fn window(&self) -> Window {
+    /// All its bytes.
+    pub(super) fn raw_bytes(&self) -> RawBytes {
         let bytes = match self {
             Self::Frame(frame) => frame.len(),
             Self::Pinned(block) => block.bytes() as usize,
         };
-        Window::new(self.pointer(), bytes)
+        RawBytes::new(self.pointer(), bytes)
     }
 }
 
-/// Memory that a transfer reads or writes, and what it belongs to.
-pub(super) struct Lent<O> {
-    bytes: Exclusive<'static>,
+/// Memory that a transfer reads or writes, with its owner.
+pub(super) struct TransferMemory<O> {
+    bytes: ExclusiveBytes<'static>,
     owner: O,
 }
 
-impl Lent<Block> {
+impl TransferMemory<HostBlock> {
     /// The first bytes of a block.
-    pub(super) fn block(block: Block, bytes: usize) -> Self {
-        // SAFETY: the block is the transfer's alone, stays where it is, and lives as long as this.
-        let bytes = unsafe { Exclusive::new(block.window().first(bytes)) };
+    pub(super) fn block(block: HostBlock, bytes: usize) -> Self {
+        // SAFETY: the transfer owns the block, which does not move in memory and lives as long as this.
+        let bytes = unsafe { ExclusiveBytes::new(block.raw_bytes().first(bytes)) };
         Self { bytes, owner: block }
     }
 }
 
-impl Lent<Frame> {
+impl TransferMemory<Frame> {
     /// The first bytes of a frame.
     pub(super) fn frame(frame: Frame, bytes: usize) -> Self {
         // SAFETY: as above.
-        let bytes = unsafe { Exclusive::new(Window::new(frame.pointer(), frame.len()).first(bytes)) };
+        let bytes = unsafe { ExclusiveBytes::new(RawBytes::new(frame.pointer(), frame.len()).first(bytes)) };
         Self { bytes, owner: frame }
     }
 }
 
-impl<O> Lent<O> {
+impl<O> TransferMemory<O> {
     pub(super) fn into_owner(self) -> O {
         self.owner
     }
 }
 
-// SAFETY: blocks and frames stay where they are when their holder is moved; this is their only holder.
-unsafe impl<O: Send + 'static> HostSource<u8> for Lent<O> {
+// SAFETY: moving the owner does not move the memory of a block or frame; this is its only owner.
+unsafe impl<O: Send + 'static> HostSource<u8> for TransferMemory<O> {
     fn elements(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 // SAFETY: as above.
-unsafe impl<O: Send + 'static> HostBuffer<u8> for Lent<O> {
+unsafe impl<O: Send + 'static> HostBuffer<u8> for TransferMemory<O> {
     fn elements_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 }
 
-/// Bytes of a buffer in memory, copied from where they are.
-pub(super) struct InPlace {
-    bytes: Shared<'static>,
-    _body: Arc<Body>,
+/// The bytes of a buffer, transferred from where they are in memory.
+pub(super) struct InPlaceSource {
+    bytes: SharedBytes<'static>,
+    _buffer: Arc<BufferState>,
 }
 
-impl InPlace {
+impl InPlaceSource {
     /// # Safety
-    /// As long as this lives, the buffer's word is closed, or shared for the copy: nobody writes the memory or gives it
-    /// back.
-    pub(super) unsafe fn new(window: Window, body: Arc<Body>) -> Self {
+    /// While this lives, the buffer's word must be closed, or held shared for the copy: no thread writes the memory or
+    /// frees it.
+    pub(super) unsafe fn new(raw_bytes: RawBytes, buffer: Arc<BufferState>) -> Self {
         // SAFETY: as the caller promises.
-        let bytes = unsafe { Shared::new(window.first(body.bytes as usize)) };
-        Self { bytes, _body: body }
+        let bytes = unsafe { SharedBytes::new(raw_bytes.first(buffer.bytes as usize)) };
+        Self { bytes, _buffer: buffer }
     }
 }
 
-// SAFETY: the memory is the buffer's, which lives as long as this; nobody writes it, as `new` was promised.
-unsafe impl HostSource<u8> for InPlace {
+// SAFETY: the buffer owns the memory and lives as long as this; no thread writes it, as the caller of `new` promised.
+unsafe impl HostSource<u8> for InPlaceSource {
     fn elements(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,12 +1,12 @@
-//! How a manager is made.
+//! Settings of a manager, and its construction.
 
+use super::device_tier::DeviceTier;
 use super::error::Error;
-use super::gpu::Gpu;
-use super::upkeep::Upkeep;
-use super::{Made, Manager, Place, Shared, State, User};
+use super::maintenance::MaintenanceThread;
+use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStorage};
 use crate::detect::{self, Machine};
-use crate::ledger::{Ledger, Settings, Share, TierKind, TierSpec};
-use crate::policy::Kind;
+use crate::ledger::{Ledger, Medium, Settings, TenantQuota, TierSpec};
+use crate::policy::PolicyKind;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,229 +19,228 @@ use terrace_file::{
 };
 use terrace_guard::{Process, ProcessOwned};
 
-/// What a program does with its buffers, mostly.
+/// How a program mostly uses its buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
-    /// Reads large buffers again and again: half of the memory that is available.
+    /// Reads large buffers repeatedly: memory tiers get half of the available memory.
     #[default]
     Inference,
-    /// Writes what it reads, beside a program that needs memory itself: a quarter.
+    /// Writes what it reads, and needs memory itself: memory tiers get a quarter.
     Training,
 }
 
-/// Called when a tier is fuller or emptier than it was.
-pub type OnPressure = Box<dyn Fn(Tier, Level) + Send + Sync>;
+/// Called when the pressure level of a tier changes.
+pub type PressureCallback = Box<dyn Fn(Tier, Level) + Send + Sync>;
 
-/// Settings of a manager. What is not set follows from the preset and the machine.
+/// Builds a [`Manager`]. Unset values follow from the preset and the machine.
 #[derive(Default)]
-pub struct Builder {
+pub struct ManagerBuilder {
     preset: Preset,
     memory: Option<u64>,
     devices: Vec<(Device, Option<u64>)>,
-    directories: Vec<Named>,
+    directories: Vec<RequestedDirectory>,
     disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
     tasks: Executor,
-    /// Whether the user runs them.
+    /// Whether the user runs the tasks.
     by_hand: bool,
-    policy: Kind,
-    tenants: Vec<Share>,
+    policy: PolicyKind,
+    tenants: Vec<TenantQuota>,
     chunk: Option<usize>,
     pinned: Option<u64>,
     engine: EngineKind,
-    upkeep: Option<Duration>,
-    on_pressure: Option<OnPressure>,
+    maintenance: Option<Duration>,
+    on_pressure: Option<PressureCallback>,
 }
 
-/// A directory, as it was named.
+/// A directory that the user named.
 #[derive(Debug)]
-struct Named {
+struct RequestedDirectory {
     path: PathBuf,
     cap: Option<u64>,
-    /// The user's word.
+    /// The kind that the user declared.
     kind: Option<detect::TierKind>,
 }
 
-/// A tier of files to be.
-struct Files {
+/// A file tier to build.
+struct FileTier {
     disk: Arc<dyn Disk>,
     options: StoreOptions,
     kind: Option<detect::TierKind>,
     device: String,
 }
 
-/// Bytes of a chunk: what a write in a file tier rewrites at least.
+/// Default bytes of a chunk: a write in a file tier rewrites at least one.
 const CHUNK: usize = 1 << 20;
 
-/// Chunks that may be on their way together, of all copies;
+/// Chunks that staging memory holds, for all copies together;
 const STAGE: u64 = 32;
-/// but no more bytes than this, beside `memory`, unless two chunks are more: one that is read while the other is
-/// written.
+/// but no more bytes than this, beside `memory`, unless two chunks are more: one is read while the other is written.
 const STAGE_BYTES: u64 = 32 << 20;
 
 /// Bytes that each store keeps for its log.
 const LOG: u64 = 1 << 20;
 
-/// How often maintenance looks, where it is not said: four times a second, some 20 us each.
-const UPKEEP: Duration = Duration::from_millis(250);
+/// Default interval of maintenance: four times a second, some 20 us each.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Of a directory whose cap is not said: a quarter of what is free.
+/// Default cap of a directory: one part in so many of the free space.
 const SHARE_OF_DISK: u64 = 4;
 
-impl Builder {
-    /// What the program does.
+impl ManagerBuilder {
+    /// Sets how the program uses its buffers.
     pub fn preset(mut self, preset: Preset) -> Self {
         self.preset = preset;
         self
     }
 
-    /// Bytes of the machine's memory that buffers may take, with what describes them.
+    /// Sets the bytes of the machine's memory that buffers and their metadata may take.
     ///
-    /// This counts wherever their bytes are, but for the first MiB of descriptions. Beside it are 32 MiB, or two chunks
-    /// where that is more, through which bytes go on their way to files. Without: a share of what is available, by the
-    /// preset, and no more than the control group allows.
+    /// Metadata counts wherever a buffer's bytes are, except for its first MiB. Staging memory for files is extra: 32
+    /// MiB, or two chunks where that is more. Default: a share of the available memory, by the preset, and no more than
+    /// the control group allows.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// A device: its memory is the best tier, below devices named before.
+    /// Adds a device, whose memory becomes the best tier below devices added before.
     ///
-    /// Where it shares the machine's memory there is one tier for both instead, which it addresses as processors do:
+    /// Where it shares the machine's memory, both have one tier instead, which the device addresses as processors do:
     /// nothing is copied to it.
     pub fn device(mut self, device: &Device) -> Self {
         self.devices.push((device.clone(), None));
         self
     }
 
-    /// The same, with the bytes that buffers may take there: always a tier of its own.
+    /// Adds a device with the bytes that buffers may take there: always a tier of its own.
     pub fn device_of(mut self, device: &Device, bytes: u64) -> Self {
         self.devices.push((device.clone(), Some(bytes)));
         self
     }
 
-    /// A tier of files in a directory, which is made if it is not there.
+    /// Adds a file tier in a directory, which is created if needed.
     ///
-    /// Directories on NVMe come before those on other flash, and these before those on disks that turn; of the same,
-    /// the one that was named first.
+    /// Directories on NVMe come before those on other flash, and these before those on rotating disks; of one kind, the
+    /// first added comes first.
     pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.directories.push(Named { path: path.into(), cap: None, kind: None });
+        self.directories.push(RequestedDirectory { path: path.into(), cap: None, kind: None });
         self
     }
 
-    /// The same, with the bytes that its files may take.
+    /// Adds a file tier in a directory with the bytes that its files may take.
     pub fn directory_of(mut self, path: impl Into<PathBuf>, cap: u64) -> Self {
-        self.directories.push(Named { path: path.into(), cap: Some(cap), kind: None });
+        self.directories.push(RequestedDirectory { path: path.into(), cap: Some(cap), kind: None });
         self
     }
 
-    /// The same, with what it lies on, whatever the system says.
+    /// Adds a file tier in a directory of a declared kind, whatever the system reports.
     pub fn directory_as(mut self, path: impl Into<PathBuf>, kind: detect::TierKind, cap: Option<u64>) -> Self {
-        self.directories.push(Named { path: path.into(), cap, kind: Some(kind) });
+        self.directories.push(RequestedDirectory { path: path.into(), cap, kind: Some(kind) });
         self
     }
 
-    /// A tier of files on a disk of one's own, below all directories.
+    /// Adds a file tier on a custom disk, below all directories.
     ///
-    /// Where its engine runs tasks, they are given by [`tasks`](Self::tasks), which spares a thread.
+    /// Where its engine runs tasks, pass them by [`tasks`](Self::tasks), which spares a thread.
     pub fn disk(mut self, disk: Arc<dyn Disk>, options: StoreOptions) -> Self {
         self.disks.push((disk, options));
         self
     }
 
-    /// Where tasks go. The caller runs them, or has given them to a [`Directory`].
+    /// Sets the executor of tasks. The caller runs it, or has given it to a [`Directory`].
     pub fn tasks(mut self, tasks: &Executor) -> Self {
         (self.tasks, self.by_hand) = (tasks.clone(), true);
         self
     }
 
-    /// Who leaves a tier first.
-    pub fn policy(mut self, policy: Kind) -> Self {
+    /// Sets the eviction policy.
+    pub fn policy(mut self, policy: PolicyKind) -> Self {
         self.policy = policy;
         self
     }
 
-    /// One more tenant; without any there is one without limits.
+    /// Adds a tenant; without any there is one tenant without limits.
     ///
-    /// What is durable stays its tenant's, by number, after a restart, also above its caps; the first one's where there
-    /// are fewer now.
-    pub fn tenant(mut self, share: Share) -> Self {
-        self.tenants.push(share);
+    /// After a restart durable buffers belong to the tenant of the same number, even above its caps; to the first one
+    /// where there are fewer tenants now.
+    pub fn tenant(mut self, quota: TenantQuota) -> Self {
+        self.tenants.push(quota);
         self
     }
 
-    /// Bytes of a chunk, a multiple of 4 KiB: 1 MiB without.
+    /// Sets the bytes of a chunk, a multiple of 4 KiB; 1 MiB by default.
     ///
-    /// A buffer has 2^24 chunks at most, and of the memory some 220 bytes for each in a tier of files, twice that with
-    /// a name. What is durable keeps its own, up to 32 times this and 32 MiB (twice this, where that is more), if a
-    /// slab holds it.
+    /// A buffer has at most 2^24 chunks; each takes some 220 bytes of memory for each file tier, twice that with a
+    /// name. Durable buffers keep their own chunk size, up to 32 times this and 32 MiB (twice this, where that is
+    /// more), if a slab holds such a chunk.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
         self
     }
 
-    /// Bytes of buffers that may be leased together.
+    /// Sets the bytes of buffers that may be leased together.
     ///
-    /// Without: three quarters of what memory and devices may have.
+    /// Default: three quarters of what memory and devices may have.
     pub fn pinned_cap(mut self, bytes: u64) -> Self {
         self.pinned = Some(bytes);
         self
     }
 
-    /// How files are read and written.
+    /// Sets the I/O engine for files.
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = engine;
         self
     }
 
-    /// How often maintenance looks. Zero: never by itself, only by [`Manager::tick`].
-    pub fn upkeep(mut self, interval: Duration) -> Self {
-        self.upkeep = Some(interval);
+    /// Sets the interval of maintenance; zero for none but by [`Manager::tick`].
+    pub fn maintenance_interval(mut self, interval: Duration) -> Self {
+        self.maintenance = Some(interval);
         self
     }
 
-    /// Who is told of pressure: on some thread, without locks.
+    /// Sets the callback for changes of pressure levels; it runs on some thread, without locks.
     ///
-    /// What it panics with is lost; it must not wait for the manager, whose thread it may be.
-    pub fn on_pressure(mut self, told: impl Fn(Tier, Level) + Send + Sync + 'static) -> Self {
-        self.on_pressure = Some(Box::new(told));
+    /// Its panics are caught and dropped; it must not wait for the manager, as it may run on the manager's thread.
+    pub fn on_pressure(mut self, callback: impl Fn(Tier, Level) + Send + Sync + 'static) -> Self {
+        self.on_pressure = Some(Box::new(callback));
         self
     }
 
-    /// Makes the manager, and recovers the durable buffers.
+    /// Builds the manager and recovers its durable buffers.
     ///
-    /// A tier that recovers more than it would take in takes nothing more until enough is freed.
+    /// A tier that recovers more than its capacity takes nothing until enough is freed.
     ///
     /// # Errors
-    /// [`Error::BadSetting`], [`Error::Setup`], [`Error::Chunks`]; those of stores, as of a cap below what is durable:
-    /// nothing is lost.
+    /// [`Error::BadSetting`], [`Error::Setup`], [`Error::Chunks`]; errors of stores, such as a cap below what is
+    /// durable: nothing is lost.
     pub fn build(self) -> Result<Manager, Error> {
         let tasks = self.tasks.clone();
         let join = self.build_async()?;
         tasks.block_on(|| join)
     }
 
-    /// The same, as a task.
+    /// As [`build`](Self::build), as a future; begins at once.
     ///
     /// # Errors
-    /// At once: [`Error::BadSetting`], and that a directory cannot be had. As the task's: as [`build`](Self::build).
+    /// At once: [`Error::BadSetting`], and errors of opening a directory. From the future: as [`build`](Self::build).
     pub fn build_async(mut self) -> Result<JoinHandle<Result<Manager, Error>>, Error> {
         let chunk = self.chunk.unwrap_or(CHUNK);
         if chunk == 0 || !chunk.is_multiple_of(ALIGN) || i32::try_from(chunk).is_err() {
             return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 2 GiB"));
         }
         let files = self.files()?;
-        // Somebody must run tasks, also where there are no files, or those of a disk of one's own run others.
-        let lone = files.is_empty() || !(self.by_hand || self.tasks.has_driver());
-        let worker = if lone { Some(TaskRunner::spawn(&self.tasks)?) } else { None };
+        // Tasks need a thread if there are no files, or if the engine of a custom disk runs other tasks.
+        let needs_worker = files.is_empty() || !(self.by_hand || self.tasks.has_driver());
+        let worker = if needs_worker { Some(TaskRunner::spawn(&self.tasks)?) } else { None };
         let built = self.tasks.clone().spawn(self.make(chunk, files, worker));
         Ok(built.in_child(|| Err(Error::Forked)))
     }
 
-    /// The tiers of files, best first.
-    fn files(&mut self) -> Result<Vec<Files>, Error> {
+    /// Opens the file tiers, best first.
+    fn files(&mut self) -> Result<Vec<FileTier>, Error> {
         let mut machine = None;
         let (mut files, mut opened) = (Vec::new(), Vec::new());
-        for Named { path, cap, kind } in std::mem::take(&mut self.directories) {
+        for RequestedDirectory { path, cap, kind } in std::mem::take(&mut self.directories) {
             if kind.is_some_and(|kind| !kind.is_disk()) {
                 return Err(Error::BadSetting("a directory is nvme, ssd or hdd: gpu and cpu are no disks"));
             }
@@ -251,102 +250,106 @@ impl Builder {
             let disk = Directory::open(&path, self.engine, &self.tasks)?;
             opened.extend(path.canonicalize());
             let options = StoreOptions::new(cap.unwrap_or_else(|| disk.free() / SHARE_OF_DISK));
-            let machine = machine.get_or_insert_with(|| Machine::look(Vec::new()));
+            let machine = machine.get_or_insert_with(|| Machine::detect(Vec::new()));
             let found = || machine.disk_of(&path).ok().and_then(|(found, _)| found.class.tier);
             let kind = kind.or_else(found);
-            files.push(Files { disk: Arc::new(disk), options, kind, device: path.display().to_string() });
+            files.push(FileTier { disk: Arc::new(disk), options, kind, device: path.display().to_string() });
         }
-        // Those of which nothing is known come last.
+        // Directories of unknown kind come last.
         files.sort_by_key(|files| (files.kind.is_none(), files.kind));
-        let own = |(disk, options)| Files { disk, options, kind: None, device: "a disk of one's own".into() };
+        let own = |(disk, options)| FileTier { disk, options, kind: None, device: "a disk of one's own".into() };
         files.extend(std::mem::take(&mut self.disks).into_iter().map(own));
         Ok(files)
     }
 
-    /// The tiers of devices and memory, best first.
-    fn addressed(&self) -> Result<Vec<Made>, Error> {
-        let share = |bytes: u64| match self.preset {
+    /// Opens the tiers of devices and memory, best first.
+    fn addressed(&self) -> Result<Vec<ManagedTier>, Error> {
+        let preset_share = |bytes: u64| match self.preset {
             Preset::Inference => bytes / 2,
             Preset::Training => bytes / 4,
         };
         let (mut made, mut joint) = (Vec::new(), None);
         for (device, bytes) in &self.devices {
-            let gpu = Gpu::open(device)?;
-            if bytes.is_none() && joint.is_none() && Gpu::shares_memory(device) {
+            let gpu = DeviceTier::open(device)?;
+            if bytes.is_none() && joint.is_none() && DeviceTier::shares_memory(device) {
                 joint = Some(gpu);
                 continue;
             }
             let capacity = match bytes {
                 Some(bytes) => *bytes,
-                None => gpu.room(TierKind::Device).map(|room| share(room.bytes()))?,
+                None => gpu.room(Medium::Device).map(|room| preset_share(room.bytes()))?,
             };
             let (kind, device) = (Some(detect::TierKind::Gpu), gpu.name());
-            made.push(Made { place: Place::Device(gpu), kind, device, capacity });
+            made.push(ManagedTier { storage: TierStorage::Device(gpu), kind, device, capacity });
         }
-        let capacity = self.memory.unwrap_or_else(|| share(detect::memory().unwrap_or(0)));
+        let capacity = self.memory.unwrap_or_else(|| preset_share(detect::available_memory().unwrap_or(0)));
         if capacity == 0 && joint.is_some() {
             return Err(Error::BadSetting("a device that shares the machine's memory needs some of it: see `memory`"));
         }
         if capacity > 0 {
-            let (device, place) = match joint {
-                Some(gpu) => (format!("cpu and {}", gpu.name()), Place::Joint(gpu)),
-                None => ("cpu".into(), Place::Memory(frames(capacity, FramePool::sparse)?)),
+            let (device, storage) = match joint {
+                Some(gpu) => (format!("cpu and {}", gpu.name()), TierStorage::Joint(gpu)),
+                None => ("cpu".into(), TierStorage::Memory(frames(capacity, FramePool::sparse)?)),
             };
-            made.push(Made { place, kind: Some(detect::TierKind::Cpu), device, capacity });
+            made.push(ManagedTier { storage, kind: Some(detect::TierKind::Cpu), device, capacity });
         }
         Ok(made)
     }
 
-    async fn make(self, chunk: usize, files: Vec<Files>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
+    async fn make(self, chunk: usize, files: Vec<FileTier>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
         let stage = stage(chunk as u64);
         let frames = frames(stage + LOG * files.len() as u64, FramePool::new)?;
-        let mut places = self.addressed()?;
-        // Of one that was durable before.
+        let mut tiers = self.addressed()?;
+        // Most bytes of a chunk of a recovered buffer.
         let mut most_of_chunk = stage;
-        let memory = places.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
-        for Files { disk, options, kind, device } in files {
+        let memory = tiers.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
+        for FileTier { disk, options, kind, device } in files {
             if options.slab_bytes < chunk as u64 {
                 return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
             }
             most_of_chunk = most_of_chunk.min(options.slab_bytes);
             let store = Store::open(disk, &self.tasks, &frames, options).await?;
-            places.push(Made { place: Place::File(store), kind, device, capacity: room(&options) });
+            tiers.push(ManagedTier { storage: TierStorage::File(store), kind, device, capacity: room(&options) });
         }
-        let spec = |made: &Made| TierSpec { kind: made.place.kind(), capacity: made.capacity, unit: made.place.unit() };
-        let most = places.iter().map(|made| made.capacity).collect();
-        let mut settings = Settings::new(places.iter().map(spec).collect());
+        let spec = |made: &ManagedTier| TierSpec {
+            medium: made.storage.medium(),
+            capacity: made.capacity,
+            unit: made.storage.unit(),
+        };
+        let most = tiers.iter().map(|made| made.capacity).collect();
+        let mut settings = Settings::new(tiers.iter().map(spec).collect());
         settings.policy = self.policy;
         if !self.tenants.is_empty() {
             settings.tenants = self.tenants;
         }
         let ledger = Ledger::new(settings).map_err(Error::Setup)?;
         let pinned_cap = self.pinned.unwrap_or(memory / 4 * 3);
-        let shared = Arc::new_cyclic(|own| Shared {
+        let shared = Arc::new_cyclic(|own| ManagerShared {
             own: own.clone(),
             tasks: self.tasks,
             frames,
-            places,
+            tiers,
             chunk,
             pinned_cap,
             over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
-            leasing: Arc::default(),
+            lease_gate: Arc::default(),
             moved: Notify::new(),
             process: Process::current(),
             _worker: worker,
-            upkeep: OnceLock::new(),
+            maintenance: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),
         });
         shared.adopt(most_of_chunk)?;
-        let interval = self.upkeep.unwrap_or(UPKEEP);
-        let upkeep = Upkeep::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
-        let _ = shared.upkeep.set(upkeep);
-        let user = ProcessOwned::new(Arc::new(User { shared: Arc::downgrade(&shared) }));
-        Ok(Manager { shared: ProcessOwned::new(shared), user })
+        let interval = self.maintenance.unwrap_or(MAINTENANCE_INTERVAL);
+        let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
+        let _ = shared.maintenance.set(maintenance);
+        let shutdown = ProcessOwned::new(Arc::new(ShutdownGuard { shared: Arc::downgrade(&shared) }));
+        Ok(Manager { shared: ProcessOwned::new(shared), shutdown })
     }
 }
 
-/// Bytes that chunks go through.
+/// Bytes of staging memory for chunks.
 fn stage(chunk: u64) -> u64 {
     (chunk * STAGE).min(STAGE_BYTES.max(2 * chunk))
 }
@@ -356,15 +359,15 @@ fn frames(bytes: u64, made: fn(usize) -> std::io::Result<FramePool>) -> Result<F
     made(bytes).map_err(|error| Error::Memory(error.kind()))
 }
 
-/// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that are durable while
-/// newer ones are written, for the ends of chunks, and for the logs of small ones: 232 bytes for each (29, twice, in
-/// two copies of this log and of the next), which for the smallest, of 4 KiB, is a seventeenth.
+/// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that stay durable while
+/// newer ones are written, for the ends of chunks, and for the log records of small ones: 232 bytes for each (29,
+/// twice, in two copies of this log and of the next), which for the smallest, of 4 KiB, is a seventeenth.
 fn room(options: &StoreOptions) -> u64 {
     let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
     slabs / 8 * 7
 }
 
-impl std::fmt::Debug for Builder {
+impl std::fmt::Debug for ManagerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
             .field("memory", &self.memory)

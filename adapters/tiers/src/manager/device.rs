@@ -1,15 +1,15 @@
 //! Leases of addresses on a device.
 //!
-//! Promises upward: while a lease is held the bytes stay on the device where they are; what is written under a
-//! [`DeviceLeaseMut`] is what everybody reads afterwards; what the manager, or the next holder, does with the bytes
-//! comes after what was put on the streams that they were lent to.
-//! Asks from the user: that work is put on streams that the lease was lent to, and no other.
+//! Promises upward: while a lease is held the bytes do not move; later reads see what was written under a
+//! [`DeviceLeaseMut`]; accesses of the manager and of later lessees are ordered after the work on streams that the
+//! bytes were lent to.
+//! Asks from the user: work on these bytes only on streams that the lease was lent to.
 
-use super::alone::Going;
-use super::body::Body;
+use super::buffer_state::BufferState;
 use super::error::Error;
-use super::{Buffer, Place, Seat, Shared};
-use crate::ledger::{Event, TierKind};
+use super::lease_gate::Lessee;
+use super::{Buffer, DataLocation, ManagerShared, TierStorage};
+use crate::ledger::{LedgerEvent, Medium};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
@@ -27,46 +27,46 @@ pub struct DeviceLease<'a> {
 
 /// The bytes of a buffer on a device, for work that writes them.
 ///
-/// What is durable, and every other copy, is older from now on.
+/// Durable bytes and all other copies are stale from now on.
 #[derive(Debug)]
 pub struct DeviceLeaseMut<'a> {
     buffer: &'a Buffer,
     on: DeviceBytes,
 }
 
-/// Where leased bytes are on a device, and whose work uses them.
+/// The address of leased bytes on a device, and the streams that use them.
 pub struct DeviceBytes {
     tier: Tier,
     address: u64,
     bytes: u64,
-    /// The manager's own work with them.
+    /// The stream of the manager's own copies.
     home: Stream,
-    /// Whether processors address them too: nothing but waiting keeps them back.
+    /// Whether processors address the bytes too: these can only be ordered by waiting.
     shared: bool,
     lent: Mutex<Vec<Stream>>,
 }
 
 impl DeviceBytes {
-    /// The first byte, in the device's space.
+    /// The address of the first byte, in the device's address space.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Bytes from there on.
+    /// Number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The tier that they are in.
+    /// The tier that has the bytes.
     pub fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// Orders work on a stream with the manager's own copies of the bytes.
+    /// Lends the bytes to a stream: orders its work with the manager's own copies.
     ///
-    /// Work submitted to the stream from now on begins after the copies under way; work of the manager after the lease
-    /// begins after what was submitted before the lease is dropped. Where processors address the same memory, dropping
-    /// the lease waits for that.
+    /// Work submitted to the stream from now on begins after the copies in progress; later work of the manager begins
+    /// after what was submitted before the lease is dropped. Where processors address the same memory, dropping the
+    /// lease waits for that work.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -76,184 +76,186 @@ impl DeviceBytes {
         Ok(())
     }
 
-    /// Has what comes next wait for the work on those streams. While the lease is held.
+    /// Orders later work after the work on those streams. The lease must still be held.
     fn reclaim(&mut self) {
         for stream in self.lent.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Refused by a device that is lost: there is no later work then.
+            // A lost device refuses: it has no later work then.
             let _ = if self.shared { stream.synchronize() } else { self.home.wait_for(&stream) };
         }
     }
 }
 
 impl Buffer {
-    /// The bytes on the best device that has them or has room, where they stay while the lease is held.
+    /// Leases the bytes on the best device that has them or has room; they do not move while it is held.
     ///
-    /// Brought there first if they are elsewhere; where the device shares the machine's memory, into that. Takes its
-    /// turn with calls that write.
+    /// Moves them there first if needed; where the device shares the machine's memory, into that. Waits for calls that
+    /// write.
     ///
     /// # Errors
-    /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be brought
+    /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be moved
     /// first; [`Error::NoTier`] where no device is large enough; [`Error::Device`].
     pub fn lease_device(&self) -> Result<DeviceLease<'_>, Error> {
-        let tiers = self.shared.devices(None)?;
-        self.shared.tasks.block_on(|| self.lease_among(Going::Blocks, &tiers))
+        let tiers = self.shared.device_tiers(None)?;
+        self.shared.tasks.block_on(|| self.lease_among(Lessee::Thread, &tiers))
     }
 
-    /// The same, on the device of a tier.
+    /// As [`lease_device`](Self::lease_device), on the device of a tier.
     ///
     /// # Errors
-    /// As there.
-    pub fn lease_device_on(&self, tier: Tier) -> Result<DeviceLease<'_>, Error> {
-        let tiers = self.shared.devices(Some(tier))?;
-        self.shared.tasks.block_on(|| self.lease_among(Going::Blocks, &tiers))
-    }
-
-    async fn lease_among(&self, going: Going, tiers: &[Tier]) -> Result<DeviceLease<'_>, Error> {
-        self.lease_by(going, || self.try_among(tiers), || self.to_device(tiers)).await
-    }
-
     /// As [`lease_device`](Self::lease_device).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn lease_device_async(&self) -> Result<DeviceLease<'_>, Error> {
-        self.lease_among(Going::MayStop, &self.shared.devices(None)?).await
+    pub fn lease_device_on(&self, tier: Tier) -> Result<DeviceLease<'_>, Error> {
+        let tiers = self.shared.device_tiers(Some(tier))?;
+        self.shared.tasks.block_on(|| self.lease_among(Lessee::Thread, &tiers))
     }
 
-    /// The same if the bytes are on a device now; never waits.
+    async fn lease_among(&self, lessee: Lessee, tiers: &[Tier]) -> Result<DeviceLease<'_>, Error> {
+        self.lease_by(lessee, || self.try_among(tiers), || self.to_device(tiers)).await
+    }
+
+    /// As [`lease_device`](Self::lease_device), as a future.
+    ///
+    /// # Errors
+    /// As [`lease_device`](Self::lease_device).
+    pub async fn lease_device_async(&self) -> Result<DeviceLease<'_>, Error> {
+        self.lease_among(Lessee::Future, &self.shared.device_tiers(None)?).await
+    }
+
+    /// Leases the bytes if they are on a device now; never waits.
     ///
     /// # Errors
     /// As [`lease_device`](Self::lease_device).
     pub fn try_lease_device(&self) -> Result<Option<DeviceLease<'_>>, Error> {
-        self.try_among(&self.shared.devices(None)?)
+        self.try_among(&self.shared.device_tiers(None)?)
     }
 
     fn try_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLease<'_>>, Error> {
-        let (shared, body) = (&*self.shared, &*self.handle.body);
-        shared.is_here()?;
-        body.is_own()?;
-        if shared.share(body, shared.pinned_cap)?.is_none() {
+        let (shared, buffer) = (&*self.shared, &*self.handle.buffer);
+        shared.check_process()?;
+        buffer.check_unmapped()?;
+        if shared.acquire_shared(buffer, shared.pinned_cap)?.is_none() {
             return Ok(None);
         }
-        // The lease keeps them where they are.
-        let on = shared.on_device(body, tiers);
+        // The lease keeps them in place.
+        let on = shared.on_device(buffer, tiers);
         if !matches!(on, Ok(Some(_))) {
-            shared.unshare(body);
+            shared.release_shared(buffer);
         }
         Ok(on?.map(|on| DeviceLease { buffer: self, on }))
     }
 
-    /// The bytes on the best device that has them or has room, to write.
+    /// Leases the bytes on the best device that has them or has room, to write.
     ///
     /// # Errors
-    /// As [`lease_device`](Self::lease_device); [`Error::Leased`] while somebody has any lease.
+    /// As [`lease_device`](Self::lease_device); [`Error::Leased`] while any lease is held.
     pub fn lease_device_mut(&self) -> Result<DeviceLeaseMut<'_>, Error> {
-        let tiers = self.shared.devices(None)?;
-        self.shared.tasks.block_on(|| self.lease_mut_among(Going::Blocks, &tiers))
+        let tiers = self.shared.device_tiers(None)?;
+        self.shared.tasks.block_on(|| self.lease_mut_among(Lessee::Thread, &tiers))
     }
 
-    /// The same, on the device of a tier.
+    /// As [`lease_device_mut`](Self::lease_device_mut), on the device of a tier.
     ///
     /// # Errors
-    /// As there.
-    pub fn lease_device_mut_on(&self, tier: Tier) -> Result<DeviceLeaseMut<'_>, Error> {
-        let tiers = self.shared.devices(Some(tier))?;
-        self.shared.tasks.block_on(|| self.lease_mut_among(Going::Blocks, &tiers))
-    }
-
     /// As [`lease_device_mut`](Self::lease_device_mut).
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn lease_device_mut_async(&self) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_mut_among(Going::MayStop, &self.shared.devices(None)?).await
+    pub fn lease_device_mut_on(&self, tier: Tier) -> Result<DeviceLeaseMut<'_>, Error> {
+        let tiers = self.shared.device_tiers(Some(tier))?;
+        self.shared.tasks.block_on(|| self.lease_mut_among(Lessee::Thread, &tiers))
     }
 
-    async fn lease_mut_among(&self, going: Going, tiers: &[Tier]) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_by(going, || self.try_mut_among(tiers), || self.to_device(tiers)).await
+    /// As [`lease_device_mut`](Self::lease_device_mut), as a future.
+    ///
+    /// # Errors
+    /// As [`lease_device_mut`](Self::lease_device_mut).
+    pub async fn lease_device_mut_async(&self) -> Result<DeviceLeaseMut<'_>, Error> {
+        self.lease_mut_among(Lessee::Future, &self.shared.device_tiers(None)?).await
+    }
+
+    async fn lease_mut_among(&self, lessee: Lessee, tiers: &[Tier]) -> Result<DeviceLeaseMut<'_>, Error> {
+        self.lease_by(lessee, || self.try_mut_among(tiers), || self.to_device(tiers)).await
     }
 
     fn try_mut_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLeaseMut<'_>>, Error> {
-        let (shared, body) = (&*self.shared, &*self.handle.body);
-        shared.is_here()?;
-        body.is_own()?;
-        // Looked at first: the word is not taken for nothing, nor for bytes that are lost.
-        if shared.on_device(body, tiers)?.is_none() {
+        let (shared, buffer) = (&*self.shared, &*self.handle.buffer);
+        shared.check_process()?;
+        buffer.check_unmapped()?;
+        // Checked first, so that the word is not acquired in vain, nor for bytes that are lost.
+        if shared.on_device(buffer, tiers)?.is_none() {
             return Ok(None);
         }
         let those = |tier| tiers.contains(&tier);
-        if shared.exclude(body, (0, body.bytes), shared.pinned_cap, &those)?.is_none() {
+        if shared.acquire_exclusive(buffer, (0, buffer.bytes), shared.pinned_cap, &those)?.is_none() {
             return Ok(None);
         }
-        let on = shared.on_device(body, tiers);
+        let on = shared.on_device(buffer, tiers);
         if !matches!(on, Ok(Some(_))) {
-            shared.include(body);
+            shared.release_exclusive(buffer);
         }
         Ok(on?.map(|on| DeviceLeaseMut { buffer: self, on }))
     }
 
-    /// Begins to bring the bytes to a device.
+    /// Starts to move the bytes to a device.
     fn to_device(&self, tiers: &[Tier]) -> JoinHandle<Result<(), Error>> {
-        let (shared, body, tiers) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body), tiers.to_vec());
-        self.shared.tasks.spawn(async move { shared.bring_to_device(&body, &tiers).await })
+        let (shared, buffer, tiers) = (Arc::clone(&self.shared), Arc::clone(&self.handle.buffer), tiers.to_vec());
+        self.shared.tasks.spawn(async move { shared.move_to_device(&buffer, &tiers).await })
     }
 }
 
-impl Shared {
-    /// The tiers whose bytes a device addresses: that one, or all that are of devices alone, or else what is shared.
-    fn devices(&self, on: Option<Tier>) -> Result<Vec<Tier>, Error> {
-        let all = |wanted: fn(&Place) -> bool| -> Vec<Tier> {
-            self.tiers().filter(|tier| self.place(*tier).is_some_and(wanted)).collect()
+impl ManagerShared {
+    /// The tiers whose bytes a device addresses: the given one, or all of devices alone, or else the shared one.
+    fn device_tiers(&self, on: Option<Tier>) -> Result<Vec<Tier>, Error> {
+        let all = |wanted: fn(&TierStorage) -> bool| -> Vec<Tier> {
+            self.tiers().filter(|tier| self.storage(*tier).is_some_and(wanted)).collect()
         };
         let tiers = match on {
-            Some(tier) => Vec::from_iter(self.gpu(tier).map(|_| tier)),
-            None => all(|place| matches!(place, Place::Device(_))),
+            Some(tier) => Vec::from_iter(self.device_tier(tier).map(|_| tier)),
+            None => all(|storage| matches!(storage, TierStorage::Device(_))),
         };
         let tiers = match tiers.is_empty() && on.is_none() {
-            true => all(|place| matches!(place, Place::Joint(_))),
+            true => all(|storage| matches!(storage, TierStorage::Joint(_))),
             false => tiers,
         };
         if tiers.is_empty() { Err(Error::NoTier("on a device")) } else { Ok(tiers) }
     }
 
-    /// The newest bytes as a device addresses them. A lease is held, or it is looked at again.
-    fn on_device(&self, body: &Body, tiers: &[Tier]) -> Result<Option<DeviceBytes>, Error> {
-        let residence = self.state().ledger.view(body.id)?.residence;
+    /// The newest bytes as a device addresses them. Without a lease the result must be checked again.
+    fn on_device(&self, buffer: &BufferState, tiers: &[Tier]) -> Result<Option<DeviceBytes>, Error> {
+        let residence = self.state().ledger.view(buffer.id)?.residence;
         let Some(tier) = tiers.iter().copied().find(|tier| residence.valid(*tier)) else { return Ok(None) };
         let lent = Mutex::default();
-        if self.kind(tier) == TierKind::Device {
-            let there = body.copies().device(tier).cloned();
-            let Some(there) = there else { return Ok(None) };
-            there.check()?;
-            let (address, home) = (there.address, there.stream.clone());
-            return Ok(Some(DeviceBytes { tier, address, bytes: body.bytes, home, shared: false, lent }));
+        if self.medium(tier) == Medium::Device {
+            let copy = buffer.copies().device(tier).cloned();
+            let Some(copy) = copy else { return Ok(None) };
+            copy.check()?;
+            let (address, home) = (copy.address, copy.stream.clone());
+            return Ok(Some(DeviceBytes { tier, address, bytes: buffer.bytes, home, shared: false, lent }));
         }
-        let address = body.best.load(Ordering::Acquire).addr() as u64;
-        let home = self.gpu(tier).filter(|_| address > 0).map(|gpu| gpu.home().clone());
-        Ok(home.map(|home| DeviceBytes { tier, address, bytes: body.bytes, home, shared: true, lent }))
+        let address = buffer.best.load(Ordering::Acquire).addr() as u64;
+        let home = self.device_tier(tier).filter(|_| address > 0).map(|gpu| gpu.home().clone());
+        Ok(home.map(|home| DeviceBytes { tier, address, bytes: buffer.bytes, home, shared: true, lent }))
     }
 
-    /// Has a buffer brought to one of these tiers, or waits until what is under way with it has ended.
-    async fn bring_to_device(self: &Arc<Self>, body: &Arc<Body>, tiers: &[Tier]) -> Result<(), Error> {
-        let changed = body.changed().listen();
-        let seat = self.seat(body)?;
-        if matches!(seat, Seat::Moving) {
+    /// Moves a buffer to one of these tiers, or waits until a migration in progress has ended.
+    async fn move_to_device(self: &Arc<Self>, buffer: &Arc<BufferState>, tiers: &[Tier]) -> Result<(), Error> {
+        let changed = buffer.changed().listen();
+        let location = self.location(buffer)?;
+        if matches!(location, DataLocation::Moving) {
             changed.await;
             return Ok(());
         }
         let mut refused = Error::NoTier("on a device that is large enough for the buffer");
         for &to in tiers {
-            let large = self.state().ledger.tier(to).is_some_and(|view| view.capacity >= body.bytes);
+            let large = self.state().ledger.tier(to).is_some_and(|view| view.capacity >= buffer.bytes);
             if !large {
                 continue;
             }
-            let event = match seat {
-                // Down from a device of its own to what is shared.
-                Seat::Device if self.kind(to) == TierKind::Memory => Event::Save { id: body.id, to },
-                _ => Event::Promote { id: body.id, to },
+            let event = match location {
+                // Down from a device's own memory to the shared one.
+                DataLocation::Device if self.medium(to) == Medium::Memory => {
+                    LedgerEvent::Replicate { id: buffer.id, to }
+                }
+                _ => LedgerEvent::Promote { id: buffer.id, to },
             };
-            match self.wish(body, event, to).await {
-                Err(error @ (Error::NoRoom { .. } | Error::Resting { .. } | Error::Device(_) | Error::Memory(_))) => {
+            match self.request_move(buffer, event, to).await {
+                Err(error @ (Error::NoRoom { .. } | Error::Suspended { .. } | Error::Device(_) | Error::Memory(_))) => {
                     refused = error
                 }
                 outcome => return outcome,
@@ -282,14 +284,14 @@ impl Deref for DeviceLeaseMut<'_> {
 impl Drop for DeviceLease<'_> {
     fn drop(&mut self) {
         self.on.reclaim();
-        self.buffer.shared.unshare(&self.buffer.handle.body);
+        self.buffer.shared.release_shared(&self.buffer.handle.buffer);
     }
 }
 
 impl Drop for DeviceLeaseMut<'_> {
     fn drop(&mut self) {
         self.on.reclaim();
-        self.buffer.shared.include(&self.buffer.handle.body);
+        self.buffer.shared.release_exclusive(&self.buffer.handle.buffer);
     }
 }
 

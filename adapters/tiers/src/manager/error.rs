@@ -1,4 +1,4 @@
-//! What a manager says when it refuses.
+//! Errors of the manager.
 
 use crate::detect;
 use crate::ledger::{Refusal, Rejected, SetupError};
@@ -7,104 +7,105 @@ use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
 use terrace_file::{FileFault, StoreError};
 
-/// Why a manager could not do something. What it holds is as it was.
+/// Why a call of a manager failed. Its buffers are as they were.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// No buffer could be had.
+    /// No buffer could be granted.
     Refused(Refusal),
-    /// It cannot be done with this buffer, or not now.
+    /// The request is impossible for this buffer, or now.
     Rejected(Rejected),
-    /// A file tier refused.
+    /// A file tier failed.
     Store(StoreError),
-    /// A device refused, or is lost. What was only there is there again if the device is.
+    /// A device failed, or is lost. Bytes that only it had are back if the device is.
     Device(DeviceError),
-    /// The settings cannot be.
+    /// The ledger's settings are invalid.
     Setup(SetupError),
-    /// The system has no memory for it.
+    /// The system refused memory.
     Memory(std::io::ErrorKind),
-    /// What would describe one more buffer has no room in the tier of memory, wherever the bytes are: free some, raise
-    /// [`memory`](super::Builder::memory), or raise [`chunk`](super::Builder::chunk) where buffers have many.
+    /// The metadata of one more buffer does not fit into the memory tier, wherever the bytes are: free some, raise
+    /// [`memory`](super::ManagerBuilder::memory), or raise [`chunk`](super::ManagerBuilder::chunk) where buffers have
+    /// many chunks.
     TooMany {
-        /// How many there are.
+        /// Number of buffers.
         buffers: usize,
     },
     /// The buffer was freed.
     Freed,
     /// The buffer is another manager's.
     OtherManager,
-    /// A lease of the buffer is held that excludes this: give it back first.
+    /// A lease is held that excludes the call: release it first.
     Leased,
-    /// Bytes outside of the buffer.
+    /// The range is not inside the buffer.
     OutOfBounds {
-        /// The first.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Bytes of the range.
         bytes: u64,
         /// Bytes of the buffer.
         of: u64,
     },
-    /// Leased bytes would be more than the cap: give leases back, or raise it. A buffer counts also after its last
-    /// lease, while a copy is made of it that began beside that lease.
+    /// Leased bytes would exceed the cap: release leases, or raise it. A buffer counts also after its last lease, while
+    /// a copy that began beside that lease is in progress.
     PinnedCap {
         /// Bytes of the buffer.
         asked: u64,
-        /// Bytes that are leased.
+        /// Bytes leased already.
         pinned: u64,
-        /// At most.
+        /// The limit.
         cap: u64,
     },
     /// No room could be made in the tier.
     NoRoom {
-        /// Which.
+        /// The tier.
         tier: Tier,
     },
-    /// A tier takes nothing for a while, since it refused: until the time is over, or what made it refuse is gone.
-    Resting {
-        /// Which.
+    /// A tier is suspended after a failure, until its time is over or the cause is gone.
+    Suspended {
+        /// The tier.
         tier: Tier,
-        /// Milliseconds that are left, by the last [`tick`](super::Manager::tick).
+        /// Milliseconds left, as of the last [`tick`](super::Manager::tick).
         left: u64,
-        /// Why it refused.
+        /// The failure.
         why: Box<Error>,
     },
-    /// There is no such tier here.
+    /// The manager has no such tier.
     NoTier(&'static str),
-    /// No tier is one of these.
+    /// The manager has no tier of this kind.
     Absent(detect::TierKind),
-    /// A mapped file is read where it is: it is not written, moved or made durable.
+    /// A mapped file is only read in place: it cannot be written, moved or made durable.
     Mapped,
     /// Only named buffers can be made durable: they are found by name.
     Unnamed,
-    /// A buffer has this name.
+    /// Another buffer has this name.
     NameTaken(String),
     /// Two directories have a durable buffer of this name.
     Twice(String),
-    /// A durable buffer's chunks are larger than what bytes go through here, or than a slab: build with a
-    /// [`chunk`](super::Builder::chunk) as large as that, and with caps of 64 times as much.
+    /// A durable buffer's chunks are larger than the staging memory, or than a slab: build with a
+    /// [`chunk`](super::ManagerBuilder::chunk) as large as that, and with caps of 64 times as much.
     Chunks {
-        /// The buffer.
+        /// Name of the buffer.
         name: String,
-        /// Bytes of its chunks.
+        /// Size of its chunks in bytes.
         bytes: u32,
     },
-    /// A durable buffer of this name has parts of other lengths than its chunks: no manager wrote it.
+    /// The parts of a durable buffer of this name do not have its chunks' lengths: no manager wrote it.
     BadBuffer(String),
     /// No buffer has this name.
     NoSuchName(String),
-    /// Names have 1 to so many bytes.
+    /// The length of a name is invalid.
     BadName {
-        /// Bytes of it.
+        /// Its length in bytes.
         bytes: usize,
-        /// At most.
+        /// The limit.
         most: usize,
     },
-    /// A setting that cannot be.
+    /// A setting is invalid.
     BadSetting(&'static str),
-    /// The manager was dropped while it was under way.
+    /// The manager was dropped before the operation ended.
     Closed,
-    /// A copy panicked: a mistake in a disk or a backend, or here.
+    /// A copy panicked: a bug in a disk, a backend, or here.
     Panicked,
-    /// This is a forked child of the process that built the manager: build one on another directory here.
+    /// This is a forked child of the process that built the manager: build another manager here, on another directory.
     Forked,
 }
 
@@ -166,7 +167,7 @@ impl fmt::Display for Error {
                     "no room in tier {tier}, and none can be made: give leases back, free buffers, raise its capacity"
                 )
             }
-            Self::Resting { tier, left, why } => {
+            Self::Suspended { tier, left, why } => {
                 write!(f, "tier {tier} refused, and is tried again in {left} ms, or when it may succeed: {why}")
             }
             Self::NoTier(what) => write!(f, "there is no tier {what} here: name one when the manager is built"),
@@ -208,7 +209,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Device(error) => error.source(),
-            Self::Resting { why, .. } => Some(why),
+            Self::Suspended { why, .. } => Some(why),
             _ => None,
         }
     }

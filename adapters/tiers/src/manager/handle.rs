@@ -1,92 +1,102 @@
-//! What users hold: handles of buffers.
+//! Handles of buffers, which users hold.
 //!
-//! Promises upward: a buffer without a name is freed when its last handle goes; when the last handle of all goes, what
-//! is under way has ended.
+//! Promises upward: a buffer without a name is freed when its last handle is dropped; when the last handle of all is
+//! dropped, operations in progress have ended.
 
-use super::Shared;
-use super::body::Body;
+use super::ManagerShared;
+use super::buffer_state::BufferState;
 use super::error::Error;
-use crate::ledger::Event;
+use crate::ledger::LedgerEvent;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{JoinHandle, is_in_task, is_worker_thread};
 use terrace_guard::ProcessOwned;
 
-/// Somebody outside who has a manager or a buffer. Dropped after the handle that it stands in.
-pub(super) struct User {
-    pub shared: Weak<Shared>,
+/// Held by each handle of a manager or a buffer; when the last is dropped, waits for operations in progress. Dropped
+/// after the handle that it stands in.
+pub(super) struct ShutdownGuard {
+    pub shared: Weak<ManagerShared>,
 }
 
-/// What is under way when the last handle goes is waited for so long: copies of a large buffer to a slow disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last handle waits for operations in progress: copies of a large buffer to a slow disk.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Drop for User {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let begun = Instant::now();
-        // A task, or a callback on a thread of ours, that drops the last handle cannot wait for itself: then that
-        // thread ends all.
-        while !is_in_task() && !is_worker_thread() && Arc::strong_count(&shared) > 1 && begun.elapsed() < PATIENCE {
+        // A task, or a callback on one of the manager's threads, that drops the last handle cannot wait for itself:
+        // then that thread shuts the manager down.
+        while !is_in_task()
+            && !is_worker_thread()
+            && Arc::strong_count(&shared) > 1
+            && begun.elapsed() < SHUTDOWN_TIMEOUT
+        {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
 }
 
-/// A buffer.
+/// A handle of a buffer.
 ///
-/// Clones are the same; when the last one is gone, a buffer without a name is freed. One with a name is freed by
-/// [`Manager::remove`](super::Manager::remove).
+/// Clones are handles of the same buffer; when the last one is dropped, a buffer without a name is freed.
+/// [`Manager::remove`](super::Manager::remove) frees a named one.
 #[derive(Clone)]
 pub struct Buffer {
-    pub(super) shared: ProcessOwned<Arc<Shared>>,
+    pub(super) shared: ProcessOwned<Arc<ManagerShared>>,
     pub(super) handle: ProcessOwned<Arc<Handle>>,
-    _user: ProcessOwned<Arc<User>>,
+    _shutdown: ProcessOwned<Arc<ShutdownGuard>>,
 }
 
 pub(super) struct Handle {
-    shared: Arc<Shared>,
-    pub body: Arc<Body>,
+    shared: Arc<ManagerShared>,
+    pub buffer: Arc<BufferState>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.body.named.is_none() {
+        if self.buffer.named.is_none() {
             let mut state = self.shared.state();
-            // Refused when it was freed already. A user's lease cannot be held: it borrows a handle. A copy ends first.
-            let _ = state.handle(&self.shared, Event::Free { id: self.body.id });
+            // Rejected if it was freed already. No user holds a lease, as a lease borrows a handle. A copy in progress
+            // ends first.
+            let _ = state.handle(&self.shared, LedgerEvent::Free { id: self.buffer.id });
             self.shared.unlock(state);
         }
     }
 }
 
 impl Buffer {
-    pub(super) fn new(shared: &ProcessOwned<Arc<Shared>>, body: Arc<Body>, user: &ProcessOwned<Arc<User>>) -> Self {
-        let handle = Handle { shared: Arc::clone(shared), body };
-        Self { shared: shared.clone(), handle: ProcessOwned::new(Arc::new(handle)), _user: user.clone() }
+    pub(super) fn new(
+        shared: &ProcessOwned<Arc<ManagerShared>>,
+        buffer: Arc<BufferState>,
+        shutdown: &ProcessOwned<Arc<ShutdownGuard>>,
+    ) -> Self {
+        let handle = Handle { shared: Arc::clone(shared), buffer };
+        Self { shared: shared.clone(), handle: ProcessOwned::new(Arc::new(handle)), _shutdown: shutdown.clone() }
     }
 
-    /// Its size.
+    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.handle.body.bytes
+        self.handle.buffer.bytes
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> Option<&str> {
-        self.handle.body.name()
+        self.handle.buffer.name()
     }
 
-    /// Copies bytes out of it.
+    /// Reads bytes from `offset` on into `to`.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has a [`LeaseMut`](super::LeaseMut);
-    /// those of the store.
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while a [`LeaseMut`](super::LeaseMut) is held;
+    /// errors of the store.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Error> {
-        self.shared.is_here()?;
-        let body = &self.handle.body;
-        Shared::inside(body, offset, to.len() as u64)?;
-        if let Some(_turn) = body.turn.try_read()
-            && self.shared.read_memory(body, offset, to)?.is_some()
+        self.shared.check_process()?;
+        let buffer = &self.handle.buffer;
+        ManagerShared::inside(buffer, offset, to.len() as u64)?;
+        if let Some(_guard) = buffer.call_lock.try_read()
+            && self.shared.read_memory(buffer, offset, to)?.is_some()
         {
             return Ok(());
         }
@@ -95,42 +105,44 @@ impl Buffer {
         Ok(())
     }
 
-    /// The same, into new memory.
+    /// As [`read`](Self::read), as a future, into new memory.
     pub fn read_async(&self, offset: u64, bytes: usize) -> JoinHandle<Result<Vec<u8>, Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
         let read = self.shared.tasks.spawn(async move {
-            let body = &buffer.handle.body;
-            // Looked at before memory is taken for it.
-            Shared::inside(body, offset, bytes as u64)?;
+            let buffer = &buffer.handle.buffer;
+            // Checked before memory is allocated for it.
+            ManagerShared::inside(buffer, offset, bytes as u64)?;
             let mut to = vec![0; bytes];
-            shared.read(body, offset, &mut to).await?;
+            shared.read(buffer, offset, &mut to).await?;
             Ok(to)
         });
         read.in_child(|| Err(Error::Forked))
     }
 
-    /// Copies bytes into it.
+    /// Writes bytes from `offset` on.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while somebody has any lease; those of the store:
-    /// then nothing was written.
+    /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while any lease is held; errors of the store: then
+    /// nothing was written.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
-        self.shared.is_here()?;
-        let body = &self.handle.body;
-        Shared::inside(body, offset, from.len() as u64)?;
-        if let Some(_turn) = body.turn.try_write()
-            && matches!(self.shared.write_memory(body, offset, from), Ok(Some(())))
+        self.shared.check_process()?;
+        let buffer = &self.handle.buffer;
+        ManagerShared::inside(buffer, offset, from.len() as u64)?;
+        if let Some(_guard) = buffer.call_lock.try_write()
+            && matches!(self.shared.write_memory(buffer, offset, from), Ok(Some(())))
         {
             return Ok(());
         }
-        // Also what is refused: a copy that began beside a reader is waited for.
+        // Refused writes try again too: the write waits for a copy that began beside a reader.
         self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))
     }
 
-    /// The same, with memory that is given. Begun at once, whether or not it is awaited.
+    /// As [`write`](Self::write), as a future with its own memory.
+    ///
+    /// Begins at once, whether or not it is awaited.
     pub fn write_async(&self, offset: u64, from: Vec<u8>) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        let written = self.shared.tasks.spawn(async move { shared.write(&buffer.handle.body, offset, &from).await });
+        let written = self.shared.tasks.spawn(async move { shared.write(&buffer.handle.buffer, offset, &from).await });
         written.in_child(|| Err(Error::Forked))
     }
 }

@@ -1,205 +1,205 @@
-//! Leases: the right to an address while they are held.
+//! Leases: the right to use an address while they are held.
 //!
-//! Promises upward: while a lease is held the bytes stay where they are; a shared lease of a buffer that is in memory
-//! costs one atomic operation to take and one to give back.
+//! Promises upward: while a lease is held the bytes do not move; a shared lease of a buffer in memory costs one atomic
+//! operation to acquire and one to release.
 
-use super::alone::Going;
-use super::body::Body;
+use super::buffer_state::BufferState;
 use super::error::Error;
-use super::window::{Exclusive, Shared as SharedBytes, Window};
-use super::{Buffer, Seat, Shared};
-use crate::ledger::{Event, TierKind};
+use super::lease_gate::Lessee;
+use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
+use super::{Buffer, DataLocation, ManagerShared};
+use crate::ledger::{LedgerEvent, Medium};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::JoinHandle;
 
-/// The bytes of a buffer, to read.
+/// The bytes of a buffer, readable while the lease is held.
 pub struct Lease<'a> {
     buffer: &'a Buffer,
     bytes: SharedBytes<'a>,
 }
 
-/// The bytes of a buffer, to write. What is durable is older from now on.
+/// The bytes of a buffer, writable while the lease is held.
 pub struct LeaseMut<'a> {
     buffer: &'a Buffer,
-    bytes: Exclusive<'a>,
+    bytes: ExclusiveBytes<'a>,
 }
 
-/// What came of a try to take a lease.
-enum Turn<T> {
+/// The result of one attempt to acquire a lease.
+enum LeaseAttempt<T> {
     Taken(T),
     /// The bytes are not in memory, or are being moved.
-    Below,
-    /// A call is in the way that will have ended soon.
-    Called,
-    /// A copy is, which began beside somebody who read.
-    Copied,
+    NotInPlace,
+    /// A call blocks it that will end soon.
+    CallActive,
+    /// A copy that began beside a reader blocks it.
+    CopyActive,
 }
 
 impl Buffer {
-    /// The bytes in the best tier that processors address, where they stay while the lease is held.
+    /// Leases the bytes in the best tier that processors address; they do not move while it is held.
     ///
-    /// Brought there first, up from files or down from a device; takes its turn with calls that write. For an address
-    /// on a device see [`lease_device`](Self::lease_device).
+    /// Moves them there first, up from files or down from a device; waits for calls that write. For an address on a
+    /// device see [`lease_device`](Self::lease_device).
     ///
     /// # Errors
-    /// [`Error::Leased`] while somebody has a [`LeaseMut`]; [`Error::PinnedCap`]; [`Error::NoRoom`] when no memory can
-    /// be had for them, as what is there is leased; [`Error::Freed`]; why they could not be read.
+    /// [`Error::Leased`] while a [`LeaseMut`] is held; [`Error::PinnedCap`]; [`Error::NoRoom`] when memory has no room
+    /// for them, as other buffers are leased; [`Error::Freed`]; the error of a failed read.
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
         match self.try_lease() {
             Ok(Some(lease)) => Ok(lease),
             _ => {
-                let leased = || self.lease_by(Going::Blocks, || self.try_lease(), || self.raise_up());
+                let leased = || self.lease_by(Lessee::Thread, || self.try_lease(), || self.move_to_memory());
                 self.shared.tasks.block_on(leased)
             }
         }
     }
 
-    /// As [`lease_best`](Self::lease_best).
+    /// As [`lease_best`](Self::lease_best), as a future.
     ///
-    /// Of buffers that are evicted again and again before they are leased, one after the other is; a future that is not
-    /// polled holds nobody up: it begins anew when it is.
+    /// Lessees whose buffers are evicted before they are leased proceed one at a time; a future that is not polled
+    /// blocks no other: it starts anew when it is.
     ///
     /// # Errors
-    /// As there.
+    /// As [`lease_best`](Self::lease_best).
     pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
-        self.lease_by(Going::MayStop, || self.try_lease(), || self.raise_up()).await
+        self.lease_by(Lessee::Future, || self.try_lease(), || self.move_to_memory()).await
     }
 
-    /// Takes a lease, as soon as the bytes are where it is of. What is waited for goes on by itself, as tasks: between
-    /// two polls this future holds nothing that others wait for.
+    /// Acquires a lease once the bytes are in the requested tier. The steps it waits for are tasks: between two polls
+    /// this future holds nothing that others wait for.
     pub(super) async fn lease_by<T>(
         &self,
-        going: Going,
+        lessee: Lessee,
         attempt: impl Fn() -> Result<Option<T>, Error>,
-        bring: impl Fn() -> JoinHandle<Result<(), Error>>,
+        transfer: impl Fn() -> JoinHandle<Result<(), Error>>,
     ) -> Result<T, Error> {
-        self.shared.is_here()?;
-        let (mut brought, mut alone) = (false, self.shared.leasing.seat(going));
+        self.shared.check_process()?;
+        let (mut brought, mut gate_pass) = (false, self.shared.lease_gate.pass(lessee));
         loop {
-            let step = match self.in_turn(&attempt)? {
-                Turn::Taken(lease) => return Ok(lease),
-                // A call gives its lease back before it lets others have their turn.
-                Turn::Called => self.wait_for(|body| async move { body.calls_over().await }),
-                Turn::Copied => self.wait_for(|body| async move { body.copy_over().await }),
-                Turn::Below => {
-                    // Evicted again before it was leased, for others who may do the same without an end: one after the
-                    // other.
+            let step = match self.attempt_lease(&attempt)? {
+                LeaseAttempt::Taken(lease) => return Ok(lease),
+                // A call releases its lease before it releases `call_lock`.
+                LeaseAttempt::CallActive => self.wait_for(|buffer| async move { buffer.wait_for_calls().await }),
+                LeaseAttempt::CopyActive => self.wait_for(|buffer| async move { buffer.wait_for_shared_copy().await }),
+                LeaseAttempt::NotInPlace => {
+                    // It was evicted before it was leased, for lessees that may suffer the same without end: they
+                    // proceed one at a time.
                     if brought {
-                        alone.take().await;
-                        self.shared.is_here()?;
+                        gate_pass.take().await;
+                        self.shared.check_process()?;
                     }
                     brought = true;
-                    bring()
+                    transfer()
                 }
             };
-            alone.during(&self.shared.tasks, step).await?;
+            gate_pass.during(&self.shared.tasks, step).await?;
         }
     }
 
     fn wait_for<F: Future<Output = ()> + Send + 'static>(
         &self,
-        ends: impl FnOnce(Arc<Body>) -> F,
+        ends: impl FnOnce(Arc<BufferState>) -> F,
     ) -> JoinHandle<Result<(), Error>> {
-        let ends = ends(Arc::clone(&self.handle.body));
+        let ends = ends(Arc::clone(&self.handle.buffer));
         self.shared.tasks.spawn(async move {
             ends.await;
             Ok(())
         })
     }
 
-    /// Tries to take a lease, which a call may stand in the way of.
-    fn in_turn<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<Turn<T>, Error> {
-        let body = &self.handle.body;
-        let (ended, copies) = (body.ended(), body.copies_beside());
+    /// Attempts to acquire a lease, which a call may block.
+    fn attempt_lease<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<LeaseAttempt<T>, Error> {
+        let buffer = &self.handle.buffer;
+        let (ended, copies) = (buffer.ended_calls(), buffer.shared_copies());
         match attempt() {
-            Ok(taken) => Ok(taken.map_or(Turn::Below, Turn::Taken)),
-            Err(Error::Leased) if body.was_called(ended) => Ok(Turn::Called),
-            Err(Error::Leased) if body.was_copied(copies) => Ok(Turn::Copied),
+            Ok(taken) => Ok(taken.map_or(LeaseAttempt::NotInPlace, LeaseAttempt::Taken)),
+            Err(Error::Leased) if buffer.had_call_since(ended) => Ok(LeaseAttempt::CallActive),
+            Err(Error::Leased) if buffer.had_shared_copy_since(copies) => Ok(LeaseAttempt::CopyActive),
             Err(error) => Err(error),
         }
     }
 
-    /// Begins to bring the bytes into memory.
-    fn raise_up(&self) -> JoinHandle<Result<(), Error>> {
-        let (shared, body) = (Arc::clone(&self.shared), Arc::clone(&self.handle.body));
-        self.shared.tasks.spawn(async move { shared.raise_up(&body).await })
+    /// Starts to move the bytes to memory.
+    fn move_to_memory(&self) -> JoinHandle<Result<(), Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), Arc::clone(&self.handle.buffer));
+        self.shared.tasks.spawn(async move { shared.move_to_memory(&buffer).await })
     }
 
-    /// The same if the bytes are in memory now; never waits.
+    /// Leases the bytes if they are in memory now; never waits.
     ///
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] also while a call writes.
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
-        self.shared.is_here()?;
-        let body = &*self.handle.body;
-        let start = self.shared.share_memory(body, self.shared.pinned_cap)?;
+        self.shared.check_process()?;
+        let buffer = &*self.handle.buffer;
+        let start = self.shared.acquire_shared_memory(buffer, self.shared.pinned_cap)?;
         Ok(start.map(|start| {
-            // SAFETY: the word is shared until the lease is dropped: nobody writes the bytes or moves them.
-            let bytes = unsafe { SharedBytes::new(Window::new(start, body.bytes as usize)) };
+            // SAFETY: the word is held shared until the lease is dropped: no thread writes the bytes or moves them.
+            let bytes = unsafe { SharedBytes::new(RawBytes::new(start, buffer.bytes as usize)) };
             Lease { buffer: self, bytes }
         }))
     }
 
-    /// The bytes in the best tier of memory, to write.
+    /// Leases the bytes in the best memory tier to write; durable bytes are older from now on.
     ///
     /// # Errors
-    /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while somebody has any lease.
+    /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while any lease is held.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
-        let leased = || self.lease_by(Going::Blocks, || self.try_lease_mut(), || self.raise_up());
+        let leased = || self.lease_by(Lessee::Thread, || self.try_lease_mut(), || self.move_to_memory());
         self.shared.tasks.block_on(leased)
     }
 
-    /// As [`lease_mut`](Self::lease_mut).
+    /// As [`lease_mut`](Self::lease_mut), as a future.
     ///
     /// # Errors
-    /// As there.
+    /// As [`lease_mut`](Self::lease_mut).
     pub async fn lease_mut_async(&self) -> Result<LeaseMut<'_>, Error> {
-        self.lease_by(Going::MayStop, || self.try_lease_mut(), || self.raise_up()).await
+        self.lease_by(Lessee::Future, || self.try_lease_mut(), || self.move_to_memory()).await
     }
 
     fn try_lease_mut(&self) -> Result<Option<LeaseMut<'_>>, Error> {
-        let body = &*self.handle.body;
-        let start = self.shared.exclude_memory(body, (0, body.bytes), self.shared.pinned_cap)?;
+        let buffer = &*self.handle.buffer;
+        let start = self.shared.acquire_exclusive_memory(buffer, (0, buffer.bytes), self.shared.pinned_cap)?;
         Ok(start.map(|start| {
-            // SAFETY: the word is excluded until the lease is dropped: nobody else uses the bytes.
-            let bytes = unsafe { Exclusive::new(Window::new(start, body.bytes as usize)) };
+            // SAFETY: the word is held exclusively until the lease is dropped: no other thread uses the bytes.
+            let bytes = unsafe { ExclusiveBytes::new(RawBytes::new(start, buffer.bytes as usize)) };
             LeaseMut { buffer: self, bytes }
         }))
     }
 }
 
-impl Shared {
-    /// Has a buffer brought into memory, or waits until what is under way with it has ended.
-    pub(super) async fn raise_up(self: &Arc<Self>, body: &Arc<Body>) -> Result<(), Error> {
-        let changed = body.changed().listen();
-        match self.seat(body)? {
-            Seat::Memory => Ok(()),
-            Seat::Moving => {
+impl ManagerShared {
+    /// Moves a buffer to memory, or waits until a migration in progress has ended.
+    pub(super) async fn move_to_memory(self: &Arc<Self>, buffer: &Arc<BufferState>) -> Result<(), Error> {
+        let changed = buffer.changed().listen();
+        match self.location(buffer)? {
+            DataLocation::Memory => Ok(()),
+            DataLocation::Moving => {
                 changed.await;
                 Ok(())
             }
-            Seat::File(_) => {
-                let to = self.large(body.bytes, TierKind::Memory)?;
-                self.wish(body, Event::Promote { id: body.id, to }, to).await
+            DataLocation::File(_) => {
+                let to = self.large(buffer.bytes, Medium::Memory)?;
+                self.request_move(buffer, LedgerEvent::Promote { id: buffer.id, to }, to).await
             }
-            Seat::Device => {
-                let to = self.large(body.bytes, TierKind::Memory)?;
-                self.wish(body, Event::Save { id: body.id, to }, to).await
+            DataLocation::Device => {
+                let to = self.large(buffer.bytes, Medium::Memory)?;
+                self.request_move(buffer, LedgerEvent::Replicate { id: buffer.id, to }, to).await
             }
         }
     }
 
-    /// The best tier of a kind that is large enough.
-    pub(super) fn large(&self, bytes: u64, kind: TierKind) -> Result<Tier, Error> {
+    /// The best tier of a medium that is large enough.
+    pub(super) fn large(&self, bytes: u64, medium: Medium) -> Result<Tier, Error> {
         let state = self.state();
         let large = |tier: &Tier| state.ledger.tier(*tier).is_some_and(|view| view.capacity >= bytes);
-        let mut tiers = self.tiers().filter(|tier| self.kind(*tier) == kind);
-        tiers.find(large).ok_or(Error::NoTier(match kind {
-            TierKind::Device => "on a device that is large enough for the buffer",
+        let mut tiers = self.tiers().filter(|tier| self.medium(*tier) == medium);
+        tiers.find(large).ok_or(Error::NoTier(match medium {
+            Medium::Device => "on a device that is large enough for the buffer",
             _ => "of memory that is large enough for the buffer",
         }))
     }
@@ -216,7 +216,7 @@ impl Deref for Lease<'_> {
 impl Drop for Lease<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.buffer.shared.unshare(&self.buffer.handle.body);
+        self.buffer.shared.release_shared(&self.buffer.handle.buffer);
     }
 }
 
@@ -236,7 +236,7 @@ impl DerefMut for LeaseMut<'_> {
 
 impl Drop for LeaseMut<'_> {
     fn drop(&mut self) {
-        self.buffer.shared.include(&self.buffer.handle.body);
+        self.buffer.shared.release_exclusive(&self.buffer.handle.buffer);
     }
 }
 

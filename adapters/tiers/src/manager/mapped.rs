@@ -1,23 +1,23 @@
-//! Mapped files as buffers: read where they are; never written, moved or made durable.
+//! Mapped files as buffers: read in place; never written, moved or made durable.
 //!
-//! Promises upward: a lease has the mapping's own address; nothing of it counts as memory of a tier or as pinned, since
-//! the system takes its pages back whenever it needs them; when the last handle goes it is unmapped.
-//! Asks from below: [`MappedFile`], of which its maker has promised that the bytes stay as they are.
+//! Promises upward: a lease has the mapping's own address; nothing of it counts as used in a tier or as pinned, since
+//! the kernel reclaims its pages when it needs them; dropping the last handle unmaps it.
+//! Asks from below: [`MappedFile`], whose creator promised that the bytes do not change.
 
-use super::body::Body;
+use super::buffer_state::BufferState;
 use super::error::Error;
-use super::{Buffer, Listed, Manager, Shared};
-use crate::ledger::Id;
+use super::{Buffer, BufferInfo, Manager, ManagerShared};
+use crate::ledger::BufferId;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, Weak};
 use terrace_core::lease::LeaseWord;
 use terrace_file::{AccessPattern, MappedFile};
 
 impl Manager {
-    /// A buffer whose bytes are a file's, where it is mapped.
+    /// Adds a mapped file as a buffer, read where it is mapped.
     ///
-    /// [`Buffer::lease_best`] and [`Buffer::read`] work as with any other, [`prefetch`](Self::prefetch) begins to read
-    /// the file; what would write, move or keep it says [`Error::Mapped`].
+    /// [`Buffer::lease_best`] and [`Buffer::read`] work as with any other buffer, [`prefetch`](Self::prefetch) starts
+    /// to read the file; calls that would write, move or keep it return [`Error::Mapped`].
     ///
     /// # Example
     /// ```
@@ -27,32 +27,32 @@ impl Manager {
     /// use terrace_tiers::{Error, Manager, manager::MappedFile};
     ///
     /// let manager = Manager::builder().memory(1 << 20).build()?;
-    /// // SAFETY: nobody writes to the file while it is mapped.
+    /// // SAFETY: no process writes to the file while it is mapped.
     /// let weights = manager.map_file(unsafe { MappedFile::open_unchecked(&path) }?);
     /// assert_eq!(weights.lease_best()?[9_999], 7);
     /// assert_eq!(weights.write(0, &[8]), Err(Error::Mapped));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn map_file(&self, file: MappedFile) -> Buffer {
-        let body = Arc::new(Body::over(file));
-        // Listed, but not in a forked child, where nothing is.
-        if self.shared.is_here().is_ok() {
+        let buffer = Arc::new(BufferState::over(file));
+        // Listed, except in a forked child, where lists are empty.
+        if self.shared.check_process().is_ok() {
             let mut state = self.shared.state();
-            state.mapped.retain(|body| body.strong_count() > 0);
-            state.mapped.push(Arc::downgrade(&body));
+            state.mapped.retain(|buffer| buffer.strong_count() > 0);
+            state.mapped.push(Arc::downgrade(&buffer));
         }
-        self.buffer(body)
+        self.buffer(buffer)
     }
 }
 
-impl Body {
-    /// A buffer that no ledger knows. Its word is never closed, and never excluded.
+impl BufferState {
+    /// State of a buffer that no ledger knows. Its word is never closed, and never held exclusively.
     fn over(file: MappedFile) -> Self {
         let bytes = file.len();
-        let mut body = Self::new(Id::NONE, bytes as u64, bytes.max(1), None);
-        (body.best, body.lease) = (AtomicPtr::new(file.as_ptr().cast_mut()), LeaseWord::open());
-        body.mapped = Some(Box::new(file));
-        body
+        let mut buffer = Self::new(BufferId::NONE, bytes as u64, bytes.max(1), None);
+        (buffer.best, buffer.lease) = (AtomicPtr::new(file.as_ptr().cast_mut()), LeaseWord::open());
+        buffer.mapped = Some(Box::new(file));
+        buffer
     }
 
     /// Bytes that count as pinned while it is leased.
@@ -62,11 +62,11 @@ impl Body {
 
     /// # Errors
     /// [`Error::Mapped`].
-    pub(super) fn is_own(&self) -> Result<(), Error> {
+    pub(super) fn check_unmapped(&self) -> Result<(), Error> {
         if self.mapped.is_some() { Err(Error::Mapped) } else { Ok(()) }
     }
 
-    /// Begins to read a mapped file. False: it is none.
+    /// Starts to read a mapped file. False: this is none.
     pub(super) fn read_ahead(&self) -> Result<bool, Error> {
         self.mapped
             .as_ref()
@@ -74,17 +74,17 @@ impl Body {
     }
 }
 
-impl Shared {
-    /// Mapped files, for people.
-    pub(super) fn listed_files(&self, mapped: &[Weak<Body>]) -> impl Iterator<Item = Listed> {
+impl ManagerShared {
+    /// The mapped files, for lists.
+    pub(super) fn listed_files(&self, mapped: &[Weak<BufferState>]) -> impl Iterator<Item = BufferInfo> {
         let tier = self.tiers().end;
-        mapped.iter().filter_map(Weak::upgrade).map(move |body| Listed {
+        mapped.iter().filter_map(Weak::upgrade).map(move |buffer| BufferInfo {
             name: None,
-            file: body.mapped.as_ref().map(|file| file.name().into()),
-            bytes: body.bytes,
+            file: buffer.mapped.as_ref().map(|file| file.name().into()),
+            bytes: buffer.bytes,
             tier,
             durable: false,
-            leased: body.lease.is_held(),
+            leased: buffer.lease.is_held(),
         })
     }
 }

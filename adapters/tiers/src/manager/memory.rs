@@ -1,109 +1,108 @@
-//! What buffers take of the machine's memory beside their bytes: what describes them, wherever their bytes are, and
-//! what lies unused between them. The tier of memory is smaller by that, so that all together stays within what the
-//! user said.
+//! Accounts for memory that buffers take beside their bytes: their metadata, wherever their bytes are, and unused bytes
+//! between them. The memory tier's capacity is reduced by that, so that all together stays within the configured limit.
 //!
-//! A buffer counts from its request on with the most that its description can come to: all its chunks in all tiers of
-//! files, and durable if it has a name. So what was allocated can be written and made durable, and what was durable can
-//! be found again.
+//! From its request on a buffer counts with the most that its metadata can grow to: all its chunks in all file tiers,
+//! and durable if it has a name. So what was allocated can be written and made durable, and what was durable can be
+//! recovered.
 
-use super::body::{Body, Named};
+use super::buffer_state::{BufferState, NameRecord};
 use super::error::Error;
 use super::handle::Handle;
 use super::state::State;
-use super::{Place, Shared};
-use crate::ledger::{self, Event, Id, TierKind};
+use super::{ManagerShared, TierStorage};
+use crate::ledger::{self, BufferId, LedgerEvent, Medium};
 use std::sync::Arc;
 use terrace_core::Slot;
 use terrace_core::residence::Tier;
 use terrace_file::{CACHE_LINE, FramePool, Piece};
 
-/// Bytes that describe any buffer: its body with its counts, the user's handle, its entry in the manager's table, and
-/// what the ledger and the memory's allocator have of it.
+/// Bytes of metadata of any buffer: its state with reference counts, the user's handle, its entry in the manager's
+/// table, and what the ledger and the memory's allocator keep for it.
 const DESCRIPTION: u64 =
-    (size_of::<Body>() + 16 + HANDLE + size_of::<(Id, usize)>() + ledger::DESCRIPTION + size_of::<Slot>()) as u64;
+    (size_of::<BufferState>() + 16 + HANDLE + size_of::<(BufferId, usize)>() + ledger::DESCRIPTION + size_of::<Slot>())
+        as u64;
 
-/// A buffer with a name: the name's own record and its entry in the manager's table; in the store, the object's entry
-/// (its number and 40 bytes) with the counts of its meta data, and the first node of its parts (176 bytes). Tables of
-/// names and objects are half full at least.
-const NAMED: u64 = (size_of::<Named>() + 2 * size_of::<(String, Option<Id>)>() + 2 * 48 + 16 + 176) as u64;
+/// Additional bytes of a named buffer: the name's record and its entry in the manager's table; in the store, the
+/// object's entry (its number and 40 bytes) with the counts of its metadata, and the first node of its parts (176
+/// bytes). Tables of names and objects are at least half full.
+const NAMED: u64 = (size_of::<NameRecord>() + 2 * size_of::<(String, Option<BufferId>)>() + 2 * 48 + 16 + 176) as u64;
 
-/// Where its name stands: in the buffer, in the manager's table, in the store's meta data.
+/// Copies of the name: in the buffer, in the manager's table, in the store's metadata.
 const NAMES: u64 = 3;
 
 /// The version of a chunk.
 const VERSION: u64 = size_of::<u64>() as u64;
 
-/// A chunk in a tier of files: its place in the copy, the piece (64 bytes) and its extent (80) with their counts, and
-/// two slots of its slab, for the extent and for what is free behind it.
+/// A chunk in a file tier: its entry in the copy, the piece (64 bytes) and its extent (80) with their counts, and two
+/// slots of its slab, for the extent and for the free extent behind it.
 const PIECE: u64 = (size_of::<Option<(Arc<Piece>, u64)>>() + 64 + 80 + 2 * size_of::<Slot>()) as u64;
 
-/// A durable chunk: its version then, its entry in the object's parts, which are half full at least, and the piece that
-/// is durable while a newer one is written.
+/// A durable chunk: its durable version, its entry in the object's parts, which are at least half full, and the durable
+/// piece that remains while a newer one is written.
 const DURABLE: u64 = VERSION + 2 * size_of::<(u32, Arc<Piece>)>() as u64 + PIECE;
 
 /// A user's handle, with its counts.
 const HANDLE: usize = size_of::<Handle>() + 16;
 
-/// Bytes of descriptions that are beside the tier of memory, as what bytes go through is: a small tier is still one for
-/// bytes.
+/// Bytes of metadata that do not reduce the memory tier, like staging memory: a small tier is still one for bytes.
 const BESIDE: u64 = 1 << 20;
 
-/// Of what memory may hold, other descriptions may take no more than all but one part in so many.
+/// Metadata beyond that may take all but one part in so many of the memory tier.
 const LEFT: u64 = 8;
 
-/// The capacity follows descriptions in steps of one part in so many of what memory may hold, so that most calls change
+/// The capacity follows metadata in steps of one part in so many of the tier's limit, so that most calls change
 /// nothing;
 const STEPS: u64 = 256;
-/// but not in smaller ones.
+/// but not in smaller steps than this.
 const LEAST_STEP: u64 = 64 << 10;
 
-/// While less than one part in so many lies unused between buffers, nothing is taken off for it.
+/// Unused bytes below one part in so many of the tier do not reduce the capacity.
 const UNUSED: u64 = 64;
 
-impl Place {
-    /// What a copy takes is counted in multiples of so many bytes.
+impl TierStorage {
+    /// Footprints of copies are multiples of this.
     pub(super) fn unit(&self) -> u64 {
         match self {
             Self::Memory(_) => CACHE_LINE as u64,
-            // What drivers align to.
+            // The alignment of drivers.
             Self::Joint(_) | Self::Device(_) => 512,
-            // What disks are written in.
+            // The unit of writes to disks.
             Self::File(_) => terrace_file::ALIGN as u64,
         }
     }
 }
 
 impl State {
-    /// What a tier may hold, if it may take so much of what it is made of.
-    pub(super) fn allowed(&self, shared: &Shared, tier: Tier, most: u64) -> u64 {
-        if shared.memory() == Some(tier) { most.saturating_sub(self.described + self.unused) } else { most }
+    /// The capacity of a tier whose configured limit is `most`.
+    pub(super) fn allowed(&self, shared: &ManagerShared, tier: Tier, most: u64) -> u64 {
+        if shared.memory() == Some(tier) { most.saturating_sub(self.metadata_deducted + self.unused) } else { most }
     }
 
-    /// Follows what describes buffers.
-    pub(super) fn describe(&mut self, shared: &Shared) -> Option<Event> {
+    /// The resize event that is due as metadata grew or shrank, if any.
+    pub(super) fn metadata_resize(&mut self, shared: &ManagerShared) -> Option<LedgerEvent> {
         let tier = shared.memory()?;
-        let most = self.most[usize::from(tier)];
-        let described = self.descriptions.saturating_sub(BESIDE);
-        if described.abs_diff(self.described) < (most / STEPS).max(LEAST_STEP) {
+        let most = self.limits[usize::from(tier)];
+        let metadata_deducted = self.metadata.saturating_sub(BESIDE);
+        if metadata_deducted.abs_diff(self.metadata_deducted) < (most / STEPS).max(LEAST_STEP) {
             return None;
         }
-        self.described = described;
-        Some(Event::Resize { tier, capacity: self.allowed(shared, tier, most) })
+        self.metadata_deducted = metadata_deducted;
+        Some(LedgerEvent::Resize { tier, capacity: self.allowed(shared, tier, most) })
     }
 
     /// # Errors
-    /// [`Error::TooMany`]: so many bytes more cannot describe a buffer.
-    pub(super) fn has_description(&self, shared: &Shared, more: u64) -> Result<(), Error> {
-        let most = shared.memory().map_or(u64::MAX, |tier| self.most[usize::from(tier)]);
-        let fits = self.descriptions.saturating_add(more) <= (most - most / LEFT).saturating_add(BESIDE);
-        if fits { Ok(()) } else { Err(Error::TooMany { buffers: self.bodies.len() }) }
+    /// [`Error::TooMany`]: there is no room for so many bytes of metadata more.
+    pub(super) fn check_metadata_room(&self, shared: &ManagerShared, more: u64) -> Result<(), Error> {
+        let most = shared.memory().map_or(u64::MAX, |tier| self.limits[usize::from(tier)]);
+        let fits = self.metadata.saturating_add(more) <= (most - most / LEFT).saturating_add(BESIDE);
+        if fits { Ok(()) } else { Err(Error::TooMany { buffers: self.buffers.len() }) }
     }
 }
 
-impl Shared {
-    /// Bytes that describe a buffer with chunks of so many bytes, at most.
-    pub(super) fn description(&self, bytes: u64, chunk: usize, name: Option<&str>) -> u64 {
-        let files = self.tiers().filter(|tier| self.kind(*tier) == TierKind::File).count() as u64;
+impl ManagerShared {
+    /// Most bytes of metadata of a buffer with chunks of this size.
+    pub(super) fn metadata_bytes(&self, bytes: u64, chunk: usize, name: Option<&str>) -> u64 {
+        let files = self.tiers().filter(|tier| self.medium(*tier) == Medium::File).count() as u64;
         let durable = if name.is_some() && files > 0 { DURABLE } else { 0 };
         let chunks = bytes.div_ceil(chunk as u64).saturating_mul(VERSION + files * PIECE + durable);
         let named = name.map_or(0, |name| NAMED + NAMES * name.len() as u64);
@@ -112,51 +111,52 @@ impl Shared {
 
     /// The tier of the machine's memory.
     pub(super) fn memory(&self) -> Option<Tier> {
-        self.tiers().find(|tier| self.kind(*tier) == TierKind::Memory)
+        self.tiers().find(|tier| self.medium(*tier) == Medium::Memory)
     }
 
-    /// What is free in the tier of memory is in pieces: sees to it that so many bytes leave it. False: none can.
-    pub(super) fn clear(self: &Arc<Self>, tier: Tier, bytes: u64) -> bool {
+    /// The free bytes of the memory tier are fragmented: makes `bytes` leave it. False: none can.
+    pub(super) fn evict_for_space(self: &Arc<Self>, tier: Tier, bytes: u64) -> bool {
         let mut state = self.state();
         let Some(before) = state.ledger.tier(tier) else { return false };
-        state.crowded = true;
+        state.fragmented = true;
         if before.leaving == 0 {
-            let _ = state.handle(self, Event::Resize { tier, capacity: before.used.saturating_sub(bytes) });
+            let _ = state.handle(self, LedgerEvent::Resize { tier, capacity: before.used.saturating_sub(bytes) });
         }
         let after = state.ledger.tier(tier);
         self.unlock(state);
-        // What was elsewhere too is gone already.
+        // Redundant copies are gone at once.
         after.is_some_and(|after| after.leaving > 0 || after.used < before.used)
     }
 
-    /// Gives a tier back what [`clear`](Self::clear) took.
-    pub(super) fn cleared(self: &Arc<Self>, tier: Tier) {
+    /// Restores the capacity that [`evict_for_space`](Self::evict_for_space) took.
+    pub(super) fn restore_capacity(self: &Arc<Self>, tier: Tier) {
         let mut state = self.state();
-        let capacity = state.allowed(self, tier, state.most[usize::from(tier)]);
-        let _ = state.handle(self, Event::Resize { tier, capacity });
+        let capacity = state.allowed(self, tier, state.limits[usize::from(tier)]);
+        let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
         self.unlock(state);
     }
 
-    /// Gives the tier of memory back what [`clear`](Self::clear) took, but for what lies unused between buffers still.
-    pub(super) fn settle_memory(self: &Arc<Self>) {
+    /// Restores the capacity that [`evict_for_space`](Self::evict_for_space) took, less the bytes that still lie unused
+    /// between buffers.
+    pub(super) fn reclaim_unused_memory(self: &Arc<Self>) {
         let Some(tier) = self.memory() else { return };
-        let Some(Place::Memory(frames)) = self.place(tier) else { return };
-        if !self.state().crowded {
+        let Some(TierStorage::Memory(frames)) = self.storage(tier) else { return };
+        if !self.state().fragmented {
             return;
         }
         frames.trim();
         let unused = unused(frames);
         let mut state = self.state();
-        let most = state.most[usize::from(tier)];
-        state.crowded = unused > most / UNUSED;
-        state.unused = if state.crowded { unused } else { 0 };
+        let most = state.limits[usize::from(tier)];
+        state.fragmented = unused > most / UNUSED;
+        state.unused = if state.fragmented { unused } else { 0 };
         let capacity = state.allowed(self, tier, most);
-        let _ = state.handle(self, Event::Resize { tier, capacity });
+        let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
         self.unlock(state);
     }
 }
 
-/// Bytes of pages that buffers have a part of, less those parts.
+/// Bytes of pages that buffers use in part, less those parts.
 fn unused(frames: &FramePool) -> u64 {
     frames.resident().saturating_sub(frames.usage().0) as u64
 }

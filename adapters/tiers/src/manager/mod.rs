@@ -1,4 +1,4 @@
-//! The manager: buffers by handle, wherever their bytes are.
+//! The manager: buffers by handle, in whichever tier their bytes are.
 //!
 //! ```text
 //!   Buffer ──► lease word ──► bytes in memory                          (a lease: one atomic operation)
@@ -6,64 +6,67 @@
 //!      └──► state (one lock): ledger, names, waiters ──► actions ──► tasks ──► stores, memory ──► events ──► ledger
 //! ```
 //!
-//! Promises upward: a read returns what was written last, or an error; what was synced is there after a power cut; what
-//! was begun ends, whether or not its future is kept; nothing waits for a lease without an end: it is refused.
-//! Asks from below: the [`ledger`](crate::ledger), which decides; stores, which keep.
+//! Promises upward: a read returns what was written last, or an error; what was synced survives a power cut; an
+//! operation that was begun ends, whether or not its future is kept; no call waits for a lease without end: it is
+//! refused instead.
+//! Asks from below: the [`ledger`](crate::ledger), which decides; stores, which keep bytes in files.
 //!
-//! | file | what it is |
+//! | file | content |
 //! | --- | --- |
-//! | `state` | what is known; how it does what the ledger says |
-//! | `body`, `block`, `gpu` | one buffer: its lease word, its copies; memory; devices |
-//! | `motion` | copies between tiers |
-//! | `memory` | what buffers take of memory beside their bytes |
-//! | `returns` | memory that goes back to devices, without the lock |
-//! | `resting` | tiers that refused: why, and when they are tried again |
-//! | `access`, `hold`, `window` | reading and writing; the lease word; addresses |
-//! | `handle`, `lease`, `device` | what users hold; the right to an address, of a processor and of a device |
-//! | `alone` | leases one after the other, where they evict each other |
-//! | `mapped` | files as buffers, where they are mapped |
-//! | `words` | how a buffer is asked for, how it is listed |
-//! | `durable` | names, and what survives |
-//! | `builder`, `upkeep` | how it is made; its clock |
+//! | `state` | the manager's state; how it performs the ledger's actions |
+//! | `buffer_state`, `block`, `device_tier` | a buffer's lease word and copies; its memory; a device and copies on it |
+//! | `migration` | copies between tiers |
+//! | `memory` | memory that buffers take beside their bytes |
+//! | `pending_frees` | frees device memory without the manager's lock |
+//! | `suspension` | why tiers are suspended, and when they are tried again |
+//! | `access`, `lease_word`, `raw_bytes` | reads and writes; the lease word; bytes by address |
+//! | `handle`, `lease`, `device` | handles of users; leases of addresses in memory and on devices |
+//! | `lease_gate` | serialises lessees that evict each other's buffers |
+//! | `mapped` | mapped files as buffers |
+//! | `types` | options of allocations; lists of buffers and tiers; counters |
+//! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
+//! | `builder`, `maintenance` | settings and construction; the maintenance thread |
 
 mod access;
-mod alone;
 mod block;
-mod body;
+mod buffer_state;
 mod builder;
 mod device;
+mod device_tier;
 mod durable;
 mod error;
-mod gpu;
 mod handle;
-mod hold;
 mod lease;
+mod lease_gate;
+mod lease_word;
+mod maintenance;
 mod mapped;
 mod memory;
-mod motion;
-mod resting;
-mod returns;
+mod migration;
+mod pending_frees;
+mod raw_bytes;
 mod state;
-mod upkeep;
-mod window;
-mod words;
+mod suspension;
+mod tombstones;
+mod types;
 
-pub use builder::{Builder, OnPressure, Preset};
+pub use builder::{ManagerBuilder, Preset, PressureCallback};
 pub use device::{DeviceBytes, DeviceLease, DeviceLeaseMut};
-pub use durable::NAME;
+pub use durable::MAX_NAME_BYTES;
 pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use terrace_file::MappedFile;
-pub use words::{Listed, ListedTier, Moves, Options};
+pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 
 use crate::detect;
-use crate::ledger::{Event, TierKind};
-use access::Seat;
-use alone::Alone;
-use body::Body;
-use gpu::Gpu;
-use handle::User;
+use crate::ledger::{LedgerEvent, Medium};
+use access::DataLocation;
+use buffer_state::BufferState;
+use device_tier::DeviceTier;
+use handle::ShutdownGuard;
+use lease_gate::LeaseGate;
+use maintenance::MaintenanceThread;
 use state::State;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -71,68 +74,67 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
 use terrace_guard::{Process, ProcessOwned};
-use upkeep::Upkeep;
 
-/// What a tier is made of.
-enum Place {
+/// What a tier stores bytes in.
+enum TierStorage {
     Memory(FramePool),
-    /// The machine's memory, of which a device has none of its own: processors and the device address the same copy.
-    Joint(Gpu),
-    Device(Gpu),
+    /// The machine's memory where a device has none of its own: processors and the device address the same copy.
+    Joint(DeviceTier),
+    Device(DeviceTier),
     File(Store),
 }
 
-impl Place {
-    fn kind(&self) -> TierKind {
+impl TierStorage {
+    fn medium(&self) -> Medium {
         match self {
-            Self::Memory(_) | Self::Joint(_) => TierKind::Memory,
-            Self::Device(_) => TierKind::Device,
-            Self::File(_) => TierKind::File,
+            Self::Memory(_) | Self::Joint(_) => Medium::Memory,
+            Self::Device(_) => Medium::Device,
+            Self::File(_) => Medium::File,
         }
     }
 }
 
-/// A tier, as it was built.
-struct Made {
-    place: Place,
-    /// What it is, where that is known.
+/// A tier as it was built.
+struct ManagedTier {
+    storage: TierStorage,
+    /// Its kind, where that is known.
     kind: Option<detect::TierKind>,
-    /// As people name it.
+    /// The name of what it lies on, for people.
     device: String,
-    /// Bytes it may have at the beginning.
+    /// Its initial capacity in bytes.
     capacity: u64,
 }
 
-struct Shared {
-    /// Itself, for tasks begun where only a reference is at hand.
-    own: Weak<Shared>,
+struct ManagerShared {
+    /// Itself, for tasks that are spawned where only a reference is at hand.
+    own: Weak<ManagerShared>,
     tasks: Executor,
-    /// What bytes go through on their way to files.
+    /// Staging memory for I/O on files.
     frames: FramePool,
-    /// By tier.
-    places: Vec<Made>,
+    /// The tiers by number, best first.
+    tiers: Vec<ManagedTier>,
     chunk: usize,
     pinned_cap: u64,
-    /// Whether calls have counted more than that: they take it off again.
+    /// Whether calls have pinned more than that; each call then uncounts its own buffer.
     over_cap: AtomicBool,
-    on_pressure: Option<OnPressure>,
-    /// Told when a copy or a drop has ended, under the lock: listened to by tasks only.
+    on_pressure: Option<PressureCallback>,
+    /// Notified when a copy or a drop has ended, under the lock: only tasks may listen.
     moved: Notify,
-    /// Taken by who leases what others had evicted before.
-    leasing: Arc<Alone>,
+    /// Serialises lessees whose buffers were evicted before they were leased.
+    lease_gate: Arc<LeaseGate>,
     state: Mutex<State>,
     process: Process,
     /// Runs tasks where no engine does.
     _worker: Option<TaskRunner>,
-    /// Ticks, as long as a manager or a buffer is there.
-    upkeep: OnceLock<Upkeep>,
+    /// Ticks as long as a manager or a buffer exists.
+    maintenance: OnceLock<MaintenanceThread>,
 }
 
-impl Shared {
+impl ManagerShared {
     /// # Errors
-    /// [`Error::Forked`]: locks may be those of threads that are not here.
+    /// [`Error::Forked`]: locks may be held by threads that do not exist here.
     #[inline]
-    fn is_here(&self) -> Result<(), Error> {
+    fn check_process(&self) -> Result<(), Error> {
         if self.process.is_current() { Ok(()) } else { Err(Error::Forked) }
     }
 
@@ -141,158 +143,158 @@ impl Shared {
     }
 
     fn tiers(&self) -> std::ops::Range<Tier> {
-        0..self.places.len() as Tier
+        0..self.tiers.len() as Tier
     }
 
-    fn kind(&self, tier: Tier) -> TierKind {
-        self.place(tier).map_or(TierKind::File, Place::kind)
+    fn medium(&self, tier: Tier) -> Medium {
+        self.storage(tier).map_or(Medium::File, TierStorage::medium)
     }
 
-    fn place(&self, tier: Tier) -> Option<&Place> {
-        self.places.get(usize::from(tier)).map(|made| &made.place)
+    fn storage(&self, tier: Tier) -> Option<&TierStorage> {
+        self.tiers.get(usize::from(tier)).map(|made| &made.storage)
     }
 
     /// The device that addresses a tier's bytes.
-    fn gpu(&self, tier: Tier) -> Option<&Gpu> {
-        match self.place(tier) {
-            Some(Place::Joint(gpu) | Place::Device(gpu)) => Some(gpu),
+    fn device_tier(&self, tier: Tier) -> Option<&DeviceTier> {
+        match self.storage(tier) {
+            Some(TierStorage::Joint(gpu) | TierStorage::Device(gpu)) => Some(gpu),
             _ => None,
         }
     }
 
-    /// The best tier of a kind that has the newest bytes.
-    fn newest(&self, residence: &Residence, kind: TierKind) -> Option<Tier> {
-        self.tiers().find(|tier| self.kind(*tier) == kind && residence.valid(*tier))
+    /// The best tier of a medium that has the newest bytes.
+    fn newest(&self, residence: &Residence, medium: Medium) -> Option<Tier> {
+        self.tiers().find(|tier| self.medium(*tier) == medium && residence.valid(*tier))
     }
 
     fn store(&self, tier: Tier) -> Result<&Store, Error> {
-        match self.place(tier) {
-            Some(Place::File(store)) => Ok(store),
+        match self.storage(tier) {
+            Some(TierStorage::File(store)) => Ok(store),
             _ => Err(Error::NoTier("of files")),
         }
     }
 }
 
-/// Buffers in tiers.
+/// Manages buffers in tiers.
 ///
-/// Clones are the same manager. When the last one and the last buffer are dropped, what is under way ends, and its
-/// threads and files are gone: another may be built on the directory then. In a forked child of the process that built
-/// it, calls say [`Error::Forked`], lists are empty, and nothing happens when it is dropped.
+/// Clones are the same manager. When the last one and the last buffer are dropped, operations in progress end and its
+/// threads and files are closed: then another manager may be built on the directory. In a forked child of the process
+/// that built it, calls return [`Error::Forked`], lists are empty, and dropping it does nothing.
 ///
-/// Calls that wait, of a manager and of its buffers, are for threads of the program's: in a task of [`Executor`], in a
-/// waker that one wakes and in [`Builder::on_pressure`] they may wait for themselves. There the same calls whose names
-/// end in `_async` are awaited.
+/// Waiting calls, of a manager and of its buffers, are for threads of the program: inside a task of [`Executor`], a
+/// waker that a task wakes, or [`ManagerBuilder::on_pressure`] they may deadlock. There, await the calls whose names
+/// end in `_async`.
 #[derive(Clone)]
 pub struct Manager {
-    shared: ProcessOwned<Arc<Shared>>,
-    user: ProcessOwned<Arc<User>>,
+    shared: ProcessOwned<Arc<ManagerShared>>,
+    shutdown: ProcessOwned<Arc<ShutdownGuard>>,
 }
 
 impl Manager {
-    /// Settings.
-    pub fn builder() -> Builder {
-        Builder::default()
+    /// Starts to configure a manager.
+    pub fn builder() -> ManagerBuilder {
+        ManagerBuilder::default()
     }
 
-    fn buffer(&self, body: Arc<Body>) -> Buffer {
-        Buffer::new(&self.shared, body, &self.user)
+    fn buffer(&self, buffer: Arc<BufferState>) -> Buffer {
+        Buffer::new(&self.shared, buffer, &self.shutdown)
     }
 
-    /// A buffer of so many bytes, all zero, in the best tier that has or gets room.
+    /// Allocates a zeroed buffer in the best tier that has room or can make room.
     ///
     /// # Errors
-    /// [`Error::Refused`]: it says what could be had.
+    /// [`Error::Refused`], which says what would have been granted.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer, Error> {
-        self.allocate_with(bytes, Options::default())
+        self.allocate_with(bytes, BufferOptions::default())
     }
 
-    /// The same, with a name: it can be made durable, and found by [`open`](Self::open).
+    /// Allocates a named buffer, which can be made durable, and found by [`open`](Self::open).
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::BadName`]; as [`allocate`](Self::allocate).
     pub fn allocate_named(&self, name: &str, bytes: u64) -> Result<Buffer, Error> {
-        self.allocate_with(bytes, Options { name: Some(name.into()), ..Options::default() })
+        self.allocate_with(bytes, BufferOptions { name: Some(name.into()), ..BufferOptions::default() })
     }
 
-    /// The same, with all options.
+    /// As [`allocate`](Self::allocate), with all options.
     ///
     /// # Errors
     /// As [`allocate`](Self::allocate).
-    pub fn allocate_with(&self, bytes: u64, options: Options) -> Result<Buffer, Error> {
+    pub fn allocate_with(&self, bytes: u64, options: BufferOptions) -> Result<Buffer, Error> {
         self.shared.tasks.block_on(|| self.allocate_async(bytes, options))
     }
 
-    /// The same; begun at once.
+    /// As [`allocate_with`](Self::allocate_with), as a future; begins at once.
     ///
-    /// Dropped before its end it is cancelled: who waits behind it goes on, and a buffer that nobody takes is freed.
-    pub fn allocate_async(&self, bytes: u64, options: Options) -> JoinHandle<Result<Buffer, Error>> {
+    /// Dropping the future cancels the request: later requests go on, and a buffer that was granted is freed.
+    pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
         let own = self.clone();
         let allocated = self.shared.tasks.spawn(async move {
-            let body = own.shared.allocate(bytes, options).await?;
-            Ok(own.buffer(body))
+            let buffer = own.shared.allocate(bytes, options).await?;
+            Ok(own.buffer(buffer))
         });
         allocated.cancel_on_drop().in_child(|| Err(Error::Forked))
     }
 
-    /// A buffer that has a name: one that lives, or that was durable when the manager was built.
+    /// Opens a named buffer: a live one, or one that was durable when the manager was built.
     ///
     /// # Errors
     /// [`Error::NoSuchName`].
     pub fn open(&self, name: &str) -> Result<Buffer, Error> {
-        self.shared.is_here()?;
+        self.shared.check_process()?;
         let state = self.shared.state();
         let id = state.names.get(name).copied().flatten();
-        let body = id.and_then(|id| state.bodies.get(&id)).cloned();
+        let buffer = id.and_then(|id| state.buffers.get(&id)).cloned();
         drop(state);
-        body.map(|body| self.buffer(body)).ok_or_else(|| Error::NoSuchName(name.into()))
+        buffer.map(|buffer| self.buffer(buffer)).ok_or_else(|| Error::NoSuchName(name.into()))
     }
 
-    /// Frees a named buffer, and what of it is durable. Handles that are left say [`Error::Freed`].
+    /// Frees a named buffer and its durable copy. Remaining handles return [`Error::Freed`].
     ///
     /// # Errors
-    /// [`Error::NoSuchName`], [`Error::Leased`]; those of the store: then a restart may find it again.
+    /// [`Error::NoSuchName`], [`Error::Leased`]; errors of the store: then a restart may find it again.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.remove_async(name))
     }
 
-    /// The same; begun at once, whether or not it is awaited.
+    /// As [`remove`](Self::remove), as a future; begins at once, whether or not it is awaited.
     pub fn remove_async(&self, name: &str) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.open(name));
-        let removed = self.shared.tasks.spawn(async move { shared.remove(&buffer?.handle.body).await });
+        let removed = self.shared.tasks.spawn(async move { shared.remove(&buffer?.handle.buffer).await });
         removed.in_child(|| Err(Error::Forked))
     }
 
-    /// Makes the bytes that a named buffer has now durable: they are there after a power cut.
+    /// Makes the current bytes of a named buffer durable: they survive a power cut.
     ///
     /// # Errors
     /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`], [`Error::OtherManager`];
-    /// [`Error::Leased`] while somebody has a [`LeaseMut`]; those of the store: what was durable before still is.
+    /// [`Error::Leased`] while a [`LeaseMut`] is held; errors of the store: what was durable before still is.
     pub fn sync(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.sync_async(buffer))
     }
 
-    /// The same; begun at once, whether or not it is awaited.
+    /// As [`sync`](Self::sync), as a future; begins at once, whether or not it is awaited.
     pub fn sync_async(&self, buffer: &Buffer) -> JoinHandle<Result<(), Error>> {
-        let (own, buffer) = (self.own(buffer), buffer.clone());
-        let synced = self.shared.tasks.spawn(async move { own?.sync(&buffer.handle.body).await });
+        let (own, buffer) = (self.shared_of(buffer), buffer.clone());
+        let synced = self.shared.tasks.spawn(async move { own?.sync(&buffer.handle.buffer).await });
         synced.in_child(|| Err(Error::Forked))
     }
 
-    /// Has a copy of a buffer in a better tier; others are evicted for it.
+    /// Copies a buffer to a better tier, and evicts others for it.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`],
-    /// [`Error::OtherManager`]; [`Error::Leased`] while somebody has any lease; why the copy failed.
+    /// [`Error::OtherManager`]; [`Error::Leased`] while any lease is held; the error of a failed copy.
     pub fn promote(&self, buffer: &Buffer, to: Tier) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.promote_async(buffer, to))
     }
 
-    /// The same; begun at once, whether or not it is awaited.
+    /// As [`promote`](Self::promote), as a future; begins at once, whether or not it is awaited.
     pub fn promote_async(&self, buffer: &Buffer, to: Tier) -> JoinHandle<Result<(), Error>> {
-        self.wish(buffer, to, Event::Promote { id: buffer.handle.body.id, to })
+        self.request_move(buffer, to, LedgerEvent::Promote { id: buffer.handle.buffer.id, to })
     }
 
-    /// Takes a buffer out of the tiers that are better than this one.
+    /// Removes a buffer from all tiers that are better than this one.
     ///
     /// # Errors
     /// As [`promote`](Self::promote).
@@ -300,79 +302,85 @@ impl Manager {
         self.shared.tasks.block_on(|| self.demote_async(buffer, to))
     }
 
-    /// The same; begun at once, whether or not it is awaited.
+    /// As [`demote`](Self::demote), as a future; begins at once, whether or not it is awaited.
     pub fn demote_async(&self, buffer: &Buffer, to: Tier) -> JoinHandle<Result<(), Error>> {
-        self.wish(buffer, to, Event::Demote { id: buffer.handle.body.id, to })
+        self.request_move(buffer, to, LedgerEvent::Demote { id: buffer.handle.buffer.id, to })
     }
 
-    /// What has the buffer too: its number means another one elsewhere.
-    fn own(&self, buffer: &Buffer) -> Result<Arc<Shared>, Error> {
+    /// This manager's state if the buffer is its own: ids mean other buffers in other managers.
+    fn shared_of(&self, buffer: &Buffer) -> Result<Arc<ManagerShared>, Error> {
         if Arc::ptr_eq(&self.shared, &buffer.shared) { Ok(Arc::clone(&self.shared)) } else { Err(Error::OtherManager) }
     }
 
-    fn wish(&self, buffer: &Buffer, to: Tier, event: Event) -> JoinHandle<Result<(), Error>> {
-        let (own, buffer) = (self.own(buffer), buffer.clone());
-        let wished = self.shared.tasks.spawn(async move { own?.wish(&buffer.handle.body, event, to).await });
-        wished.in_child(|| Err(Error::Forked))
+    fn request_move(&self, buffer: &Buffer, to: Tier, event: LedgerEvent) -> JoinHandle<Result<(), Error>> {
+        let (own, buffer) = (self.shared_of(buffer), buffer.clone());
+        let requested =
+            self.shared.tasks.spawn(async move { own?.request_move(&buffer.handle.buffer, event, to).await });
+        requested.in_child(|| Err(Error::Forked))
     }
 
-    /// Says that a buffer will be used soon: it is brought up if there is room, and nobody waits for any.
+    /// Announces a use of a buffer: it is promoted if there is room that no request waits for.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::OtherManager`].
     pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
-        self.shared.is_here()?;
-        self.own(buffer)?;
-        if buffer.handle.body.read_ahead()? {
+        self.shared.check_process()?;
+        self.shared_of(buffer)?;
+        if buffer.handle.buffer.read_ahead()? {
             return Ok(());
         }
         let mut state = self.shared.state();
-        let wished = state.handle(&self.shared, Event::Prefetch { id: buffer.handle.body.id });
+        let requested = state.handle(&self.shared, LedgerEvent::Prefetch { id: buffer.handle.buffer.id });
         self.shared.unlock(state);
-        wished.map_err(Into::into)
+        requested.map_err(Into::into)
     }
 
-    /// Maintenance by call: `now` in milliseconds, never less than before.
+    /// Runs maintenance; `now` is in milliseconds and never less than before.
     ///
-    /// Evicts ahead of need, tries again what failed; at every fortieth call stores give back empty slabs and empty a
-    /// thin one.
+    /// Evicts ahead of need and retries what failed; at every fortieth call stores free empty slabs and compact a
+    /// sparse one.
     pub fn tick(&self, now: u64) {
-        if self.shared.is_here().is_ok() {
+        if self.shared.check_process().is_ok() {
             self.shared.tick(now);
         }
     }
 
-    /// Gives a tier another capacity: what no longer fits moves down.
+    /// Changes the capacity of a tier: what no longer fits moves to lower tiers.
     ///
-    /// Tiers on devices never have more, and less while others use the memory.
+    /// Tiers on devices never have more than the device has, and less while other users take its memory.
     ///
     /// # Errors
     /// [`Error::Rejected`] for no such tier.
     pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
-        self.shared.is_here()?;
+        self.shared.check_process()?;
         let mut state = self.shared.state();
         let allowed = state.allowed(&self.shared, tier, capacity);
-        let resized = state.handle(&self.shared, Event::Resize { tier, capacity: allowed });
-        if let Some(most) = state.most.get_mut(usize::from(tier)).filter(|_| resized.is_ok()) {
+        let resized = state.handle(&self.shared, LedgerEvent::Resize { tier, capacity: allowed });
+        if let Some(most) = state.limits.get_mut(usize::from(tier)).filter(|_| resized.is_ok()) {
             *most = capacity;
         }
         self.shared.unlock(state);
         resized.map_err(Into::into)
     }
 
-    /// Checks what must always hold.
+    /// Checks every invariant.
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The broken clause.
     pub fn check(&self) -> Result<(), String> {
-        self.shared.is_here().map_err(|error| error.to_string())?;
+        self.shared.check_process().map_err(|error| error.to_string())?;
         let state = self.shared.state();
         state.ledger.check().map_err(|violation| violation.to_string())?;
-        state.bodies.values().try_for_each(|body| body.lease.check().map_err(|violation| violation.to_string()))?;
-        // A buffer that is freed meanwhile is no longer viewed.
-        let idle = |body: &&Arc<Body>| body.is_copied() && state.ledger.view(body.id).is_ok_and(|view| !view.moving);
-        if let Some(body) = state.bodies.values().find(idle) {
-            return Err(format!("{}: a copy has a lease, and none is under way", body.id));
+        state
+            .buffers
+            .values()
+            .try_for_each(|buffer| buffer.lease.check().map_err(|violation| violation.to_string()))?;
+        // A buffer that is freed meanwhile has no view any more.
+        let idle = |buffer: &&Arc<BufferState>| {
+            buffer.has_shared_copy() && state.ledger.view(buffer.id).is_ok_and(|view| !view.moving)
+        };
+        if let Some(buffer) = state.buffers.values().find(idle) {
+            return Err(format!("{}: a copy has a lease, and none is under way", buffer.id));
         }
         self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
     }

@@ -1,33 +1,34 @@
-//! Doubly linked lists through one table of nodes, each number in at most one of them.
+//! Doubly linked lists over one table of nodes; each id is in at most one list.
 //!
-//! Promises upward: every call is O(1); memory is taken only for a number higher than any before.
+//! Promises upward: every call is O(1) but one `begin_round` in 2^32; only an id higher than any before allocates
+//! memory.
 //! Asks from below: nothing.
 //!
-//! Invariants: a node's `list` names the list it is in, or [`NOWHERE`]; `bytes` and `len` of a list are the sums over
-//! its nodes; the links of a node in no list mean nothing.
+//! Invariants: a node's `list` is the list it is in, or [`NO_LIST`]; `bytes` and `len` of a list are the sums over its
+//! nodes; the links of a node in no list are meaningless.
 
-/// No node, no list.
+/// No node.
 const NONE: u32 = u32::MAX;
-const NOWHERE: u8 = u8::MAX;
+const NO_LIST: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Towards the front: inserted later.
+    /// Next node towards the front, inserted later.
     newer: u32,
-    /// Towards the back.
+    /// Next node towards the back.
     older: u32,
     bytes: u64,
     list: u8,
-    /// For the policy: how often it was used.
+    /// Uses that the policy counted.
     uses: u8,
-    /// The round of questions in which it was asked about last.
-    asked: u32,
+    /// The round in which it was last visited.
+    visited: u32,
 }
 
-/// Bytes of a policy for each member.
-pub(crate) const NODE: usize = size_of::<Node>();
+/// Bytes of a policy's table for each member.
+pub(crate) const NODE_BYTES: usize = size_of::<Node>();
 
-const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NOWHERE, uses: 0, asked: 0 };
+const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NO_LIST, uses: 0, visited: 0 };
 
 #[derive(Clone, Copy, Debug)]
 struct Ends {
@@ -42,7 +43,7 @@ struct Ends {
 pub(super) struct Lists<const N: usize> {
     nodes: Vec<Node>,
     ends: [Ends; N],
-    /// This round of questions, from 1 on.
+    /// The current round, from 1 on.
     round: u32,
 }
 
@@ -53,18 +54,18 @@ impl<const N: usize> Default for Lists<N> {
 }
 
 impl<const N: usize> Lists<N> {
-    /// The list a number is in.
+    /// The list that an id is in.
     pub(super) fn list(&self, id: u32) -> Option<usize> {
         let node = self.nodes.get(id as usize)?;
-        (node.list != NOWHERE).then_some(node.list as usize)
+        (node.list != NO_LIST).then_some(node.list as usize)
     }
 
-    /// Puts a number that is in no list to the front of one, with no uses.
+    /// Inserts an id that is in no list at the front of a list, with no uses.
     pub(super) fn push_front(&mut self, list: usize, id: u32, bytes: u64) {
         self.push(list, id, bytes, true);
     }
 
-    /// The same to the back.
+    /// Inserts an id that is in no list at the back of a list, with no uses.
     pub(super) fn push_back(&mut self, list: usize, id: u32, bytes: u64) {
         self.push(list, id, bytes, false);
     }
@@ -75,24 +76,24 @@ impl<const N: usize> Lists<N> {
         }
         let ends = self.ends[list];
         let (newer, older) = if front { (NONE, ends.front) } else { (ends.back, NONE) };
-        self.nodes[id as usize] = Node { newer, older, bytes, list: list as u8, uses: 0, asked: 0 };
+        self.nodes[id as usize] = Node { newer, older, bytes, list: list as u8, uses: 0, visited: 0 };
         self.link(list, newer, older, id, id);
         self.ends[list].len += 1;
         self.ends[list].bytes += bytes;
     }
 
-    /// Takes a number out of its list: its size, if it was in one.
+    /// Removes an id from its list; returns its size if it was in one.
     pub(super) fn remove(&mut self, id: u32) -> Option<u64> {
         let list = self.list(id)?;
         let Node { newer, older, bytes, .. } = self.nodes[id as usize];
         self.link(list, newer, older, older, newer);
-        self.nodes[id as usize].list = NOWHERE;
+        self.nodes[id as usize].list = NO_LIST;
         self.ends[list].len -= 1;
         self.ends[list].bytes -= bytes;
         Some(bytes)
     }
 
-    /// Makes `after` follow `newer`, and `before` stand before `older`.
+    /// Links `after` behind `newer`, and `before` in front of `older`.
     fn link(&mut self, list: usize, newer: u32, older: u32, after: u32, before: u32) {
         match newer {
             NONE => self.ends[list].front = after,
@@ -104,43 +105,43 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// The one that came first, of those still there.
+    /// The id at the back: the oldest.
     pub(super) fn back(&self, list: usize) -> Option<u32> {
         Some(self.ends[list].back).filter(|id| *id != NONE)
     }
 
-    /// The next one towards the front.
+    /// The next id towards the front.
     pub(super) fn newer(&self, id: u32) -> Option<u32> {
         Some(self.nodes[id as usize].newer).filter(|id| *id != NONE)
     }
 
-    /// Uses of a number that is in a list.
+    /// Uses of an id that is in a list.
     pub(super) fn uses(&mut self, id: u32) -> &mut u8 {
         &mut self.nodes[id as usize].uses
     }
 
-    /// Begins a round of questions, with no member asked. Every 2^32 rounds all nodes are looked at, so that a round is
-    /// never taken for one long ago.
-    pub(super) fn ask_anew(&mut self) {
+    /// Begins a round in which no member is visited yet. Every 2^32 rounds it resets all nodes, so that no round is
+    /// mistaken for one long ago.
+    pub(super) fn begin_round(&mut self) {
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
-            self.nodes.iter_mut().for_each(|node| node.asked = 0);
+            self.nodes.iter_mut().for_each(|node| node.visited = 0);
             self.round = 1;
         }
     }
 
-    /// Notes that a number in a list was asked about.
-    pub(super) fn ask(&mut self, id: u32) {
-        self.nodes[id as usize].asked = self.round;
+    /// Marks an id in a list as visited.
+    pub(super) fn mark_visited(&mut self, id: u32) {
+        self.nodes[id as usize].visited = self.round;
     }
 
-    /// Whether it was, in this round.
-    pub(super) fn was_asked(&self, id: u32) -> bool {
-        self.nodes[id as usize].asked == self.round
+    /// Whether an id was visited in this round.
+    pub(super) fn is_visited(&self, id: u32) -> bool {
+        self.nodes[id as usize].visited == self.round
     }
 
-    /// Numbers in a list, and their bytes.
-    pub(super) fn held(&self, list: usize) -> (usize, u64) {
+    /// Number of ids in a list and their total bytes.
+    pub(super) fn totals(&self, list: usize) -> (usize, u64) {
         (self.ends[list].len, self.ends[list].bytes)
     }
 }

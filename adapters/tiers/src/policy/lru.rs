@@ -1,14 +1,14 @@
-//! Least recently used: one list, touched members move to its front, the victim is at the back.
+//! Least recently used: one list; a touch moves a member to the front, the victim is at the back.
 //!
-//! Each member is asked about at most once a call: what was asked and stays is passed, or stands in front.
+//! A call asks about each member at most once: a skipped member is passed by, a referenced one moves to the front.
 
 use super::list::Lists;
-use super::{Answer, Policy};
+use super::{Policy, Verdict};
 
 /// The list.
 const ALL: usize = 0;
 
-/// Evicts what was not used for longest.
+/// Evicts the least recently used member.
 #[derive(Debug, Default)]
 pub struct Lru {
     lists: Lists<1>,
@@ -31,18 +31,18 @@ impl Policy for Lru {
         self.lists.remove(id);
     }
 
-    fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
+    fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
         let mut next = self.lists.back(ALL);
-        for _ in 0..self.held().0 {
+        for _ in 0..self.totals().0 {
             let id = next?;
             next = self.lists.newer(id);
-            match may(id) {
-                Answer::Take => {
+            match judge(id) {
+                Verdict::Evict => {
                     self.remove(id);
                     return Some(id);
                 }
-                Answer::Pass => {}
-                Answer::Used => self.touch(id),
+                Verdict::Skip => {}
+                Verdict::Referenced => self.touch(id),
             }
         }
         None
@@ -58,7 +58,7 @@ impl Policy for Lru {
         self.lists.list(id).is_some()
     }
 
-    fn held(&self) -> (usize, u64) {
-        self.lists.held(ALL)
+    fn totals(&self) -> (usize, u64) {
+        self.lists.totals(ALL)
     }
 }

@@ -1,66 +1,66 @@
-//! S3-FIFO: a small queue for the new, a main queue for those used again, and the names of those that left the small
-//! one.
+//! S3-FIFO: a small queue for new members, a main queue for those used again, and a ghost list of ids evicted from the
+//! small queue.
 //!
-//! New members come into the small queue, which may hold a tenth of the bytes. From its back, members used at least
-//! twice go on to the main queue and the others leave; their names stay for a while, and a member that comes back in
-//! that time goes to the main queue at once. There the back is the victim unless it was used, in which case it goes
-//! around once more for each of up to three uses.
+//! New members enter the small queue, which may hold a tenth of the bytes. From its back, members used at least twice
+//! move to the main queue and the others are evicted; their ids stay in the ghost list for a while, and a member whose
+//! id is there is inserted into the main queue. The back of the main queue is the victim unless it was used; then it is
+//! reinserted at the front once for each of up to three uses.
 //!
-//! Each member is asked about at most once a call; a call goes around the main queue at most four times, for the uses.
+//! A call asks about each member at most once; it cycles through the main queue at most four times, for the uses.
 
 use super::list::Lists;
-use super::{Answer, Policy};
+use super::{Policy, Verdict};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// Names of evicted members; no longer members.
+/// Ids of evicted members, which are no longer members.
 const GHOST: usize = 2;
 
-/// The small queue's share is one part in so many of the bytes: the paper's 10 %.
-const PARTS: u64 = 10;
-/// Uses that are told apart: the paper's two bits.
-const MOST_USES: u8 = 3;
-/// Uses in the small queue that lead to the main one: the paper's `freq > 1`.
-const ENOUGH: u8 = 2;
+/// The small queue may hold one part in so many of the bytes: the paper's 10 %.
+const SMALL_SHARE: u64 = 10;
+/// Uses counted at most: the paper's two bits.
+const MAX_USES: u8 = 3;
+/// Uses in the small queue from which a member moves to the main one: the paper's `freq > 1`.
+const PROMOTION_USES: u8 = 2;
 
-/// Evicts what was hardly used while it was new, then what was not used for longest in the main queue.
+/// Evicts members hardly used while new, then the oldest unused ones of the main queue.
 #[derive(Debug, Default)]
 pub struct S3Fifo {
     lists: Lists<3>,
 }
 
 impl S3Fifo {
-    /// Moves a member to the front of a queue, with so many uses.
-    fn shift(&mut self, id: u32, to: usize, uses: u8) {
-        let asked = self.lists.was_asked(id);
+    /// Moves a member to the front of a queue with a given number of uses.
+    fn requeue(&mut self, id: u32, to: usize, uses: u8) {
+        let visited = self.lists.is_visited(id);
         if let Some(bytes) = self.lists.remove(id) {
             self.lists.push_front(to, id, bytes);
             *self.lists.uses(id) = uses;
-            if asked {
-                self.lists.ask(id);
+            if visited {
+                self.lists.mark_visited(id);
             }
         }
     }
 
-    /// The queue to look at: the small one while it has its share or more, unless every member there was asked (`left`:
-    /// how many were not).
+    /// The queue to take a victim from: the small one while it holds its share or more, unless all its members were
+    /// visited (`left`: how many were not, in each queue).
     fn queue(&self, left: [usize; 2]) -> Option<usize> {
-        let (small, main) = (self.lists.held(SMALL).1, self.lists.held(MAIN).1);
-        let first = if small.saturating_mul(PARTS) >= small + main { SMALL } else { MAIN };
+        let (small, main) = (self.lists.totals(SMALL).1, self.lists.totals(MAIN).1);
+        let first = if small.saturating_mul(SMALL_SHARE) >= small + main { SMALL } else { MAIN };
         [first, SMALL + MAIN - first].into_iter().find(|queue| left[*queue] > 0)
     }
 
-    /// Whether the member at the back of a queue goes on as it stands, unasked: where to, and with how many uses.
-    fn goes_on(&mut self, queue: usize, id: u32) -> Option<(usize, u8)> {
+    /// Where the member at the back of a queue is reinserted without asking, and with how many uses; `None`: ask.
+    fn reinsertion(&mut self, queue: usize, id: u32) -> Option<(usize, u8)> {
         let uses = *self.lists.uses(id);
         match queue {
-            _ if self.lists.was_asked(id) => Some((queue, uses)),
-            SMALL => (uses >= ENOUGH).then_some((MAIN, 0)),
+            _ if self.lists.is_visited(id) => Some((queue, uses)),
+            SMALL => (uses >= PROMOTION_USES).then_some((MAIN, 0)),
             _ => uses.checked_sub(1).map(|uses| (MAIN, uses)),
         }
     }
 
-    /// Takes a victim out; the name of one that was hardly used stays.
+    /// Removes a victim; keeps the id of one from the small queue as a ghost.
     fn evict(&mut self, queue: usize, id: u32) -> Option<u32> {
         let bytes = self.lists.remove(id)?;
         if queue == SMALL {
@@ -69,9 +69,9 @@ impl S3Fifo {
         Some(id)
     }
 
-    /// Forgets the oldest names, until their bytes are no more than those of the members.
-    fn trim(&mut self) {
-        while self.lists.held(GHOST).1 > self.held().1 {
+    /// Removes the oldest ghosts until their bytes are no more than those of the members.
+    fn trim_ghosts(&mut self) {
+        while self.lists.totals(GHOST).1 > self.totals().1 {
             let Some(id) = self.lists.back(GHOST) else { return };
             self.lists.remove(id);
         }
@@ -85,13 +85,13 @@ impl Policy for S3Fifo {
         }
         let known = self.lists.remove(id).is_some();
         self.lists.push_front(if known { MAIN } else { SMALL }, id, bytes);
-        self.trim();
+        self.trim_ghosts();
     }
 
     fn touch(&mut self, id: u32) {
         if self.contains(id) {
             let uses = self.lists.uses(id);
-            *uses = (*uses + 1).min(MOST_USES);
+            *uses = (*uses + 1).min(MAX_USES);
         }
     }
 
@@ -99,26 +99,26 @@ impl Policy for S3Fifo {
         self.lists.remove(id);
     }
 
-    fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
-        let mut left = [self.lists.held(SMALL).0, self.lists.held(MAIN).0];
-        self.lists.ask_anew();
+    fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
+        let mut left = [self.lists.totals(SMALL).0, self.lists.totals(MAIN).0];
+        self.lists.begin_round();
         while let Some(queue) = self.queue(left) {
             let id = self.lists.back(queue)?;
-            let to = self.goes_on(queue, id);
+            let to = self.reinsertion(queue, id);
             if let Some((to, uses)) = to {
                 left[queue] -= usize::from(to != queue);
                 left[MAIN] += usize::from(to != queue);
-                self.shift(id, to, uses);
+                self.requeue(id, to, uses);
                 continue;
             }
-            let answer = may(id);
-            if answer == Answer::Take {
+            let answer = judge(id);
+            if answer == Verdict::Evict {
                 return self.evict(queue, id);
             }
             left[queue] -= 1;
-            let uses = *self.lists.uses(id) + u8::from(answer == Answer::Used);
-            self.shift(id, queue, uses);
-            self.lists.ask(id);
+            let uses = *self.lists.uses(id) + u8::from(answer == Verdict::Referenced);
+            self.requeue(id, queue, uses);
+            self.lists.mark_visited(id);
         }
         None
     }
@@ -135,8 +135,8 @@ impl Policy for S3Fifo {
         matches!(self.lists.list(id), Some(SMALL | MAIN))
     }
 
-    fn held(&self) -> (usize, u64) {
-        let (small, main) = (self.lists.held(SMALL), self.lists.held(MAIN));
+    fn totals(&self) -> (usize, u64) {
+        let (small, main) = (self.lists.totals(SMALL), self.lists.totals(MAIN));
         (small.0 + main.0, small.1 + main.1)
     }
 }

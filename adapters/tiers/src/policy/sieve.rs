@@ -1,27 +1,27 @@
-//! SIEVE: one list in order of arrival, and a hand that goes from its back to its front, over and over.
+//! SIEVE: one list in order of insertion, and a hand that moves from its back to its front, over and over.
 //!
-//! A touch sets a mark and moves nothing. Where the hand finds a mark it takes it off and goes on; the first member
-//! without one is the victim. New members come in at the front, which the hand reaches last: what is used once does not
-//! live longer than one round, and what is used again stays where it is.
+//! A touch sets a mark and moves nothing. The hand clears marks as it passes; the first unmarked member is the victim.
+//! New members are inserted at the front, which the hand reaches last: a member used once lives no longer than one
+//! round, and one used again stays in place.
 //!
-//! Each member is asked about at most once a call: the hand goes around at most twice, the first time for the marks.
+//! A call asks about each member at most once: the hand makes at most two rounds, the first of which clears marks.
 
 use super::list::Lists;
-use super::{Answer, Policy};
+use super::{Policy, Verdict};
 
 /// The list.
 const ALL: usize = 0;
 
-/// Evicts the first that was not used since the hand came by.
+/// Evicts the first member not used since the hand last passed it.
 #[derive(Debug, Default)]
 pub struct Sieve {
     lists: Lists<1>,
-    /// The member that the hand looks at next; `None`: start at the back.
+    /// The member at the hand; `None`: start at the back.
     hand: Option<u32>,
 }
 
 impl Sieve {
-    /// Moves the hand off a member that leaves.
+    /// Removes a member, and moves the hand on if it is there.
     fn leave(&mut self, id: u32) {
         if self.hand == Some(id) {
             self.hand = self.lists.newer(id);
@@ -49,18 +49,18 @@ impl Policy for Sieve {
         }
     }
 
-    fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
-        let mut left = self.held().0;
-        self.lists.ask_anew();
+    fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
+        let mut left = self.totals().0;
+        self.lists.begin_round();
         while left > 0 {
             let id = self.hand.or(self.lists.back(ALL))?;
-            if !self.lists.was_asked(id) && std::mem::take(self.lists.uses(id)) == 0 {
-                // One that is in use now is passed, as one with a mark.
-                if may(id) == Answer::Take {
+            if !self.lists.is_visited(id) && std::mem::take(self.lists.uses(id)) == 0 {
+                // A member in use now is passed by, like a marked one.
+                if judge(id) == Verdict::Evict {
                     self.leave(id);
                     return Some(id);
                 }
-                self.lists.ask(id);
+                self.lists.mark_visited(id);
                 left -= 1;
             }
             self.hand = self.lists.newer(id);
@@ -68,7 +68,7 @@ impl Policy for Sieve {
         None
     }
 
-    /// To the back, where the hand goes next: it is asked about before all others.
+    /// At the back, with the hand on it: it is the next candidate.
     fn restore(&mut self, id: u32, bytes: u64) {
         if !self.contains(id) {
             self.lists.push_back(ALL, id, bytes);
@@ -80,7 +80,7 @@ impl Policy for Sieve {
         self.lists.list(id).is_some()
     }
 
-    fn held(&self) -> (usize, u64) {
-        self.lists.held(ALL)
+    fn totals(&self) -> (usize, u64) {
+        self.lists.totals(ALL)
     }
 }

@@ -1,25 +1,34 @@
 //! The classifier alone: its borders, its order, and its reasons.
 
-use terrace_tiers::detect::{By, Class, Drive, Facts, Ground, Shape, TierKind, Transport, classify};
+use terrace_tiers::detect::{
+    BackingStore, DecidedBy, DiskClass, DiskFacts, Drive, ReadProfile, TierKind, Transport, classify,
+};
 
-fn facts(transport: Transport, rotational: Option<bool>, shape: Option<(f64, f64, u64)>) -> Facts {
+fn facts(transport: Transport, rotational: Option<bool>, profile: Option<(f64, f64, u64)>) -> DiskFacts {
     let drives = vec![Drive { name: "d".into(), model: None, transport, rotational, sector_bytes: None }];
-    let shape = shape.map(|(random_over_sequential, depth_scaling, latency_ns)| Shape {
+    let profile = profile.map(|(random_over_sequential, depth_scaling, latency_ns)| ReadProfile {
         random_over_sequential,
         depth_scaling,
         latency_ns,
     });
-    Facts { word: None, file_system: "ext4".into(), ground: Ground::Disks, read_only: false, drives, shape }
+    DiskFacts {
+        declared: None,
+        file_system: "ext4".into(),
+        backing: BackingStore::Disks,
+        read_only: false,
+        drives,
+        profile,
+    }
 }
 
-fn tier(class: &Class) -> (TierKind, By) {
+fn tier(class: &DiskClass) -> (TierKind, DecidedBy) {
     (class.tier.expect("a tier"), class.by)
 }
 
 #[test]
 fn the_ratio_decides_and_depth_where_the_ratio_does_not() {
     let of = |ratio, depth| tier(&classify(&facts(Transport::Usb, None, Some((ratio, depth, 100_000)))));
-    let (ssd, hdd) = ((TierKind::Ssd, By::Measurement), (TierKind::Hdd, By::Measurement));
+    let (ssd, hdd) = ((TierKind::Ssd, DecidedBy::Measurement), (TierKind::Hdd, DecidedBy::Measurement));
     // Many at once gain nothing where a ratio is clear.
     assert_eq!([of(0.0, 16.0), of(0.099, 16.0), of(0.3, 0.5), of(1.1, 1.0)], [hdd, hdd, ssd, ssd]);
     assert_eq!([of(0.1, 2.9), of(0.1, 3.0), of(0.29, 2.0), of(0.29, 8.0)], [hdd, ssd, hdd, ssd]);
@@ -27,14 +36,14 @@ fn the_ratio_decides_and_depth_where_the_ratio_does_not() {
 
 #[test]
 fn a_cache_and_no_number_say_nothing() {
-    for shape in [(1.0, 8.0, 4_999), (f64::NAN, 8.0, 100_000), (1.0, f64::INFINITY, 100_000)] {
-        let class = classify(&facts(Transport::Ata, Some(true), Some(shape)));
-        assert_eq!(tier(&class), (TierKind::Hdd, By::Guess), "{shape:?}");
+    for profile in [(1.0, 8.0, 4_999), (f64::NAN, 8.0, 100_000), (1.0, f64::INFINITY, 100_000)] {
+        let class = classify(&facts(Transport::Ata, Some(true), Some(profile)));
+        assert_eq!(tier(&class), (TierKind::Hdd, DecidedBy::Guess), "{profile:?}");
     }
     let cached = classify(&facts(Transport::Ata, Some(true), Some((1.0, 8.0, 4_999))));
     assert!(cached.reasons.iter().any(|reason| reason.contains("a cache answered (4999 ns")), "{cached:?}");
     let slower = classify(&facts(Transport::Ata, Some(true), Some((1.0, 8.0, 5_000))));
-    assert_eq!(tier(&slower), (TierKind::Ssd, By::Measurement));
+    assert_eq!(tier(&slower), (TierKind::Ssd, DecidedBy::Measurement));
 }
 
 #[test]
@@ -44,7 +53,7 @@ fn rotational_alone_is_never_more_than_a_guess() {
     for transport in transports {
         for rotational in [None, Some(false), Some(true)] {
             let class = classify(&facts(transport, rotational, None));
-            assert_eq!(class.by, By::Guess);
+            assert_eq!(class.by, DecidedBy::Guess);
             let turns = rotational != Some(false) && transport != Transport::Virtual;
             assert_eq!(
                 class.tier,
@@ -54,7 +63,7 @@ fn rotational_alone_is_never_more_than_a_guess() {
             // Measured, it is not asked.
             for (ratio, expected) in [(0.02, TierKind::Hdd), (0.9, TierKind::Ssd)] {
                 let class = classify(&facts(transport, rotational, Some((ratio, 4.0, 50_000))));
-                assert_eq!(tier(&class), (expected, By::Measurement), "{transport:?} {rotational:?}");
+                assert_eq!(tier(&class), (expected, DecidedBy::Measurement), "{transport:?} {rotational:?}");
             }
         }
     }
@@ -64,33 +73,36 @@ fn rotational_alone_is_never_more_than_a_guess() {
 fn the_word_comes_first_then_the_transport_then_the_measurement() {
     let nvme = facts(Transport::Nvme, Some(true), Some((0.02, 1.0, 100_000)));
     let class = classify(&nvme);
-    assert_eq!(tier(&class), (TierKind::Nvme, By::Transport));
+    assert_eq!(tier(&class), (TierKind::Nvme, DecidedBy::Transport));
     assert!(class.reasons.iter().any(|reason| reason.contains("rotational=1, which is not so")), "{class:?}");
     for word in [TierKind::Nvme, TierKind::Ssd, TierKind::Hdd] {
-        assert_eq!(tier(&classify(&Facts { word: Some(word), ..nvme.clone() })), (word, By::Word));
+        assert_eq!(tier(&classify(&DiskFacts { declared: Some(word), ..nvme.clone() })), (word, DecidedBy::Declared));
     }
     // No disk is memory.
     for word in [TierKind::Gpu, TierKind::Cpu] {
-        assert_eq!(tier(&classify(&Facts { word: Some(word), ..nvme.clone() })), (TierKind::Nvme, By::Transport));
+        assert_eq!(
+            tier(&classify(&DiskFacts { declared: Some(word), ..nvme.clone() })),
+            (TierKind::Nvme, DecidedBy::Transport)
+        );
     }
-    let agreed = classify(&Facts { word: Some(TierKind::Nvme), ..nvme });
+    let agreed = classify(&DiskFacts { declared: Some(TierKind::Nvme), ..nvme });
     assert_eq!(agreed.reasons, ["you said nvme"], "nothing speaks against it");
 }
 
 #[test]
 fn every_class_has_a_tier_or_a_refusal_and_a_reason() {
     let mut seen = [0; 2];
-    for ground in [Ground::Disks, Ground::Memory, Ground::Network, Ground::Unknown] {
-        for (word, read_only) in
+    for backing in [BackingStore::Disks, BackingStore::Memory, BackingStore::Network, BackingStore::Unknown] {
+        for (declared, read_only) in
             [(None, false), (None, true), (Some(TierKind::Hdd), false), (Some(TierKind::Hdd), true)]
         {
             for drives in
                 [Vec::new(), facts(Transport::Memory, None, None).drives, facts(Transport::Ata, None, None).drives]
             {
                 let file_system = "fs".into();
-                let class = classify(&Facts { word, file_system, ground, read_only, drives, shape: None });
+                let class = classify(&DiskFacts { declared, file_system, backing, read_only, drives, profile: None });
                 assert_ne!(class.tier.is_some(), class.refused.is_some());
-                assert_eq!(class.by == By::Refusal, class.tier.is_none());
+                assert_eq!(class.by == DecidedBy::Refusal, class.tier.is_none());
                 assert!(class.reasons.iter().all(|reason| !reason.is_empty()) && !class.reasons.is_empty());
                 seen[usize::from(class.tier.is_none())] += 1;
             }

@@ -1,20 +1,20 @@
 //! Layouts of real machines: what is read, and what follows.
 
 use super::world::{World, figures};
-use terrace_tiers::detect::{By, Disk, Refused, TierKind, Transport};
+use terrace_tiers::detect::{DecidedBy, DetectedDisk, TierKind, Transport, Unsuitable};
 
-/// Tier and by what.
-fn class(disk: &Disk) -> (Option<TierKind>, By) {
+/// The tier, and what decided it.
+fn class(disk: &DetectedDisk) -> (Option<TierKind>, DecidedBy) {
     (disk.class.tier, disk.class.by)
 }
 
-fn says(disk: &Disk, words: &str) -> bool {
+fn says(disk: &DetectedDisk, words: &str) -> bool {
     disk.class.reasons.iter().any(|reason| reason.contains(words))
 }
 
 /// The same disk, measured.
-fn measured(mut disk: Disk, ratio: f64, depth: f64) -> Disk {
-    disk.take(Ok(figures(ratio, depth, 100_000)));
+fn measured(mut disk: DetectedDisk, ratio: f64, depth: f64) -> DetectedDisk {
+    disk.record(Ok(figures(ratio, depth, 100_000)));
     disk
 }
 
@@ -34,13 +34,13 @@ fn an_nvme_server_is_known_by_the_name_of_its_transport() {
         .mount("0:6 /run tmpfs tmpfs rw")
         .mount("0:7 /proc proc proc rw")
         .only();
-    assert_eq!(class(&disk), (Some(TierKind::Nvme), By::Transport));
+    assert_eq!(class(&disk), (Some(TierKind::Nvme), DecidedBy::Transport));
     assert_eq!((disk.device.as_str(), disk.drives[0].name.as_str()), ("nvme0n1", "nvme0n1"), "the partition's disk");
     assert_eq!((disk.drives[0].model.as_deref(), disk.drives[0].sector_bytes), (Some("Fast Disk 990"), Some(512)));
     assert!(disk.free_bytes <= disk.capacity_bytes && disk.capacity_bytes > Some(0));
     // A measurement does not make it another tier, but is told.
     let slow = measured(disk, 0.02, 1.2);
-    assert_eq!(class(&slow), (Some(TierKind::Nvme), By::Transport));
+    assert_eq!(class(&slow), (Some(TierKind::Nvme), DecidedBy::Transport));
     assert!(says(&slow, "as slow as on a disk that turns"));
 }
 
@@ -70,22 +70,22 @@ fn a_jetson_has_emmc_nvme_and_a_card() {
             (Some("/mnt/nvme"), Transport::Nvme, Some(TierKind::Nvme)),
         ]
     );
-    assert!(disks.iter().all(|disk| disk.class.by == By::Transport));
+    assert!(disks.iter().all(|disk| disk.class.by == DecidedBy::Transport));
 }
 
 #[test]
 fn a_virtual_disk_that_says_it_turns_is_measured_and_believed_no_more() {
     let disk = World::new().disk("254:0", VIRTIO, 1).mount("254:0 / ext4 /dev/vda rw,discard").only();
-    assert_eq!(class(&disk), (Some(TierKind::Ssd), By::Guess));
+    assert_eq!(class(&disk), (Some(TierKind::Ssd), DecidedBy::Guess));
     let disk = measured(disk, 1.02, 7.0);
-    assert_eq!(class(&disk), (Some(TierKind::Ssd), By::Measurement));
+    assert_eq!(class(&disk), (Some(TierKind::Ssd), DecidedBy::Measurement));
     assert!(
         says(&disk, "1.02 times as fast") && says(&disk, "vda says rotational=1, which is not so"),
         "{:?}",
         disk.class
     );
-    // One that does turn, behind the same name.
-    assert_eq!(class(&measured(disk, 0.03, 1.5)), (Some(TierKind::Hdd), By::Measurement));
+    // A disk that does rotate, with the same name.
+    assert_eq!(class(&measured(disk, 0.03, 1.5)), (Some(TierKind::Hdd), DecidedBy::Measurement));
 }
 
 #[test]
@@ -99,15 +99,15 @@ fn sata_is_decided_by_what_is_measured() {
     };
     assert_eq!([of(0), of(1)].map(|disk| disk.drives[0].transport), [Transport::Ata; 2]);
     // Without a measurement it is a guess, and is called one.
-    assert_eq!(class(&of(0)), (Some(TierKind::Ssd), By::Guess));
-    assert_eq!(class(&of(1)), (Some(TierKind::Hdd), By::Guess));
+    assert_eq!(class(&of(0)), (Some(TierKind::Ssd), DecidedBy::Guess));
+    assert_eq!(class(&of(1)), (Some(TierKind::Hdd), DecidedBy::Guess));
     let ssd = measured(of(0), 0.6, 8.0);
-    assert_eq!((class(&ssd), says(&ssd, "rotational")), ((Some(TierKind::Ssd), By::Measurement), false));
+    assert_eq!((class(&ssd), says(&ssd, "rotational")), ((Some(TierKind::Ssd), DecidedBy::Measurement), false));
     let hdd = measured(of(1), 0.02, 1.6);
-    assert_eq!((class(&hdd), says(&hdd, "rotational")), ((Some(TierKind::Hdd), By::Measurement), false));
-    // One that lies.
+    assert_eq!((class(&hdd), says(&hdd, "rotational")), ((Some(TierKind::Hdd), DecidedBy::Measurement), false));
+    // A disk with a wrong `rotational`.
     let lies = measured(of(0), 0.02, 1.6);
-    assert_eq!(class(&lies), (Some(TierKind::Hdd), By::Measurement));
+    assert_eq!(class(&lies), (Some(TierKind::Hdd), DecidedBy::Measurement));
     assert!(says(&lies, "sda says rotational=0, which is not so"));
 }
 
@@ -117,9 +117,9 @@ fn a_usb_disk_is_on_usb_also_where_it_speaks_sata() {
     for path in [USB, path.as_str()] {
         let disk = World::new().disk("8:32", path, 1).mount("8:32 /media/usb ext4 /dev/sdc rw").only();
         assert_eq!(disk.drives[0].transport, Transport::Usb);
-        assert_eq!(class(&disk), (Some(TierKind::Hdd), By::Guess));
-        assert_eq!(class(&measured(disk.clone(), 0.03, 1.2)), (Some(TierKind::Hdd), By::Measurement));
-        assert_eq!(class(&measured(disk, 0.7, 2.0)), (Some(TierKind::Ssd), By::Measurement));
+        assert_eq!(class(&disk), (Some(TierKind::Hdd), DecidedBy::Guess));
+        assert_eq!(class(&measured(disk.clone(), 0.03, 1.2)), (Some(TierKind::Hdd), DecidedBy::Measurement));
+        assert_eq!(class(&measured(disk, 0.7, 2.0)), (Some(TierKind::Ssd), DecidedBy::Measurement));
     }
 }
 
@@ -132,7 +132,7 @@ fn stacks_are_what_is_below_them_and_the_slowest_of_it() {
         .stack("9:0", "virtual/block/md0", &[&format!("{NVME}/nvme0n1p1"), &second])
         .mount("9:0 /data xfs /dev/md0 rw")
         .only();
-    assert_eq!((class(&raid), raid.device.as_str()), ((Some(TierKind::Nvme), By::Transport), "md0"));
+    assert_eq!((class(&raid), raid.device.as_str()), ((Some(TierKind::Nvme), DecidedBy::Transport), "md0"));
     let names: Vec<&str> = raid.drives.iter().map(|drive| drive.name.as_str()).collect();
     assert_eq!(names, ["nvme0n1", "nvme1n1"]);
     // Encryption and a volume over SATA: two floors.
@@ -145,7 +145,7 @@ fn stacks_are_what_is_below_them_and_the_slowest_of_it() {
     let by_number = crypt.mount("253:1 /home ext4 /dev/mapper/vg-home rw");
     let disk = by_number.only();
     assert_eq!((disk.device.as_str(), disk.drives[0].name.as_str()), ("dm-1", "sda"));
-    assert_eq!(class(&measured(disk, 0.8, 9.0)), (Some(TierKind::Ssd), By::Measurement));
+    assert_eq!(class(&measured(disk, 0.8, 9.0)), (Some(TierKind::Ssd), DecidedBy::Measurement));
     // Several names for one file system: found by the name that it was mounted from, and once.
     let btrfs = by_number.mount("0:44 / btrfs /dev/mapper/crypt rw").mount("0:45 /var btrfs /dev/mapper/crypt rw");
     let disks = btrfs.machine(Vec::new()).disks;
@@ -157,19 +157,19 @@ fn stacks_are_what_is_below_them_and_the_slowest_of_it() {
     let parts = World::new().disk("259:0", NVME, 0).partition("259:1", &first).partition("259:2", &second);
     let parts = parts.disk("179:0", emmc, 0).stack("9:0", "virtual/block/md0", &[&first, emmc, &second]);
     let parts = parts.mount("9:0 /data ext4 /dev/md0 rw").only();
-    assert_eq!((class(&parts), parts.drives.len()), ((Some(TierKind::Ssd), By::Transport), 2));
+    assert_eq!((class(&parts), parts.drives.len()), ((Some(TierKind::Ssd), DecidedBy::Transport), 2));
     // A fast and a slow one are slow: the fast one's name decides nothing.
     let mixed = World::new().disk("259:0", NVME, 0).disk("8:0", ATA, 1);
     let mixed = mixed.stack("9:1", "virtual/block/md1", &[NVME, ATA]).mount("9:1 /data ext4 /dev/md1 rw").only();
-    assert_eq!(class(&mixed), (Some(TierKind::Hdd), By::Guess));
-    assert_eq!(class(&measured(mixed, 0.5, 4.0)), (Some(TierKind::Ssd), By::Measurement));
+    assert_eq!(class(&mixed), (Some(TierKind::Hdd), DecidedBy::Guess));
+    assert_eq!(class(&measured(mixed, 0.5, 4.0)), (Some(TierKind::Ssd), DecidedBy::Measurement));
 }
 
 #[test]
 fn links_in_a_circle_end() {
     let world = World::new().stack("9:0", "virtual/block/md0", &["virtual/block/md1"]);
     let disk = world.stack("9:1", "virtual/block/md1", &["virtual/block/md0"]).mount("9:0 / ext4 /dev/md0 rw").only();
-    assert_eq!((disk.drives.len(), disk.class.by), (1, By::Guess));
+    assert_eq!((disk.drives.len(), disk.class.by), (1, DecidedBy::Guess));
 }
 
 #[test]
@@ -185,19 +185,19 @@ fn memory_and_other_machines_are_no_tiers() {
     assert_eq!(
         refused,
         [
-            (Some("/mnt/nas"), Some(Refused::Network)),
-            (Some("/mnt/ssh"), Some(Refused::Network)),
-            (Some("/swapdisk"), Some(Refused::Memory)),
+            (Some("/mnt/nas"), Some(Unsuitable::Network)),
+            (Some("/mnt/ssh"), Some(Unsuitable::Network)),
+            (Some("/swapdisk"), Some(Unsuitable::Memory)),
         ]
     );
-    assert!(machine.disks.iter().all(|disk| disk.class.tier.is_none() && disk.class.by == By::Refusal));
-    // Nobody asks a server that may not answer.
+    assert!(machine.disks.iter().all(|disk| disk.class.tier.is_none() && disk.class.by == DecidedBy::Refusal));
+    // A server that may not answer is never queried.
     assert_eq!((machine.disks[0].capacity_bytes, machine.disks[0].free_bytes), (None, None));
     // Memory is named where it was asked for, and is what the user says it is.
     let (disk, _) = machine.disk_of("/tmp".as_ref()).expect("it is there");
-    assert_eq!((disk.class.refused, disk.file_system.as_str()), (Some(Refused::Memory), "tmpfs"));
-    disk.say(TierKind::Hdd);
-    assert_eq!(class(disk), (Some(TierKind::Hdd), By::Word));
+    assert_eq!((disk.class.refused, disk.file_system.as_str()), (Some(Unsuitable::Memory), "tmpfs"));
+    disk.declare(TierKind::Hdd);
+    assert_eq!(class(disk), (Some(TierKind::Hdd), DecidedBy::Declared));
     assert!(says(disk, "you said hdd") && says(disk, "lies in memory"));
 }
 
@@ -211,21 +211,21 @@ fn an_overlay_is_what_its_upper_folder_lies_on() {
             .mount(&format!("0:60 / overlay overlay rw,lowerdir=/l1:/l2,upperdir={upper},workdir=/w"))
     };
     let disk = |upper: &str| of(upper).machine(Vec::new()).disks.into_iter().next().expect("the root");
-    assert_eq!(class(&disk("/var/lib/up")), (Some(TierKind::Nvme), By::Transport));
-    assert_eq!(disk("/live/up").class.refused, Some(Refused::Memory));
+    assert_eq!(class(&disk("/var/lib/up")), (Some(TierKind::Nvme), DecidedBy::Transport));
+    assert_eq!(disk("/live/up").class.refused, Some(Unsuitable::Memory));
     // In a container the upper folder is not to be seen: the overlay itself holds that path.
     let hidden = disk("/srv/up");
-    assert_eq!(class(&hidden), (Some(TierKind::Hdd), By::Guess));
-    assert_eq!(class(&measured(hidden, 0.9, 6.0)), (Some(TierKind::Ssd), By::Measurement));
+    assert_eq!(class(&hidden), (Some(TierKind::Hdd), DecidedBy::Guess));
+    assert_eq!(class(&measured(hidden, 0.9, 6.0)), (Some(TierKind::Ssd), DecidedBy::Measurement));
 }
 
 #[test]
 fn what_cannot_be_written_is_refused_whatever_the_user_says() {
     let world = World::new().disk("8:0", ATA, 0).mount("8:0 /mnt ext4 /dev/sda ro");
     let mut disk = world.only();
-    assert_eq!(disk.class.refused, Some(Refused::ReadOnly));
-    disk.say(TierKind::Ssd);
-    assert_eq!(disk.class.refused, Some(Refused::ReadOnly));
+    assert_eq!(disk.class.refused, Some(Unsuitable::ReadOnly));
+    disk.declare(TierKind::Ssd);
+    assert_eq!(disk.class.refused, Some(Unsuitable::ReadOnly));
     // Images are not even listed.
     let images = world.disk("7:0", "virtual/block/loop0", 0).mount("7:0 /snap/core squashfs /dev/loop0 ro");
     assert_eq!(images.only().mount.to_str(), Some("/mnt"));

@@ -1,7 +1,7 @@
 //! Measuring, on the disk that is here.
 
 use terrace_tiers::detect::Machine;
-use terrace_tiers::detect::measure::{Phase, Unmeasured, disk};
+use terrace_tiers::detect::measure::{DiskMeasureError, Phase, disk};
 
 #[test]
 fn a_disk_is_measured_and_nothing_is_left() {
@@ -15,7 +15,7 @@ fn a_disk_is_measured_and_nothing_is_left() {
     });
     let figures = match figures {
         // A machine with less than 1.6 GB free has nothing to measure with.
-        Err(Unmeasured::Full { free_bytes }) => return assert!(free_bytes < 1600 << 20),
+        Err(DiskMeasureError::Full { free_bytes }) => return assert!(free_bytes < 1600 << 20),
         figures => figures.expect("figures"),
     };
     assert_eq!((phases, seen), (Phase::ALL.to_vec(), 0));
@@ -29,9 +29,9 @@ fn a_disk_is_measured_and_nothing_is_left() {
     assert!((depth / figures.depth_scaling - 1.0).abs() < 0.2, "{figures:?}");
     assert!(["ring", "threads"].contains(&figures.engine));
     // What it says of itself is taken in.
-    let mut machine = Machine::look(Vec::new());
+    let mut machine = Machine::detect(Vec::new());
     let (found, _) = machine.disk_of(here.path()).expect("it is there");
-    found.take(Ok(figures));
+    found.record(Ok(figures));
     assert!(found.measured.is_some() && !found.class.reasons.is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! Memory: what is read of it, limits of groups, and budgets in which no byte is counted twice.
 
 use super::world::World;
-use terrace_tiers::detect::{Cpu, Gpu, Machine};
+use terrace_tiers::detect::{CpuMemory, Gpu, Machine};
 
 const GIB: u64 = 1 << 30;
 
@@ -16,7 +16,7 @@ fn gpu(device: &str, shares_memory: bool) -> Gpu {
     Gpu { device: device.into(), name: "a GPU".into(), total_bytes: 8 * GIB, free_bytes: Some(7 * GIB), shares_memory }
 }
 
-fn cpu(world: &World) -> Cpu {
+fn cpu(world: &World) -> CpuMemory {
     world.machine(Vec::new()).cpu
 }
 
@@ -50,8 +50,8 @@ fn groups_of_the_second_version_are_read_up_to_the_mount() {
         groups.limits.iter().map(|limit| (limit.group.as_str(), limit.limit_bytes, limit.room_bytes)).collect();
     // Files that were read once make room; above the mount there is nothing.
     assert_eq!(limits, [("/sys/fs/cgroup/user/job", 4 * GIB, 3 * GIB), ("/sys/fs/cgroup/user", 5 * GIB, GIB)]);
-    assert_eq!(groups.limit().map(|limit| limit.limit_bytes), Some(4 * GIB));
-    assert_eq!(groups.tightest().map(|limit| limit.room_bytes), Some(GIB));
+    assert_eq!(groups.lowest_limit().map(|limit| limit.limit_bytes), Some(4 * GIB));
+    assert_eq!(groups.least_room().map(|limit| limit.room_bytes), Some(GIB));
     assert_eq!(groups.memory_pressure.map(|pressure| pressure.some.avg10_percent), Some(9.0));
 }
 
@@ -67,7 +67,7 @@ fn groups_of_the_first_version_are_read_beside_an_empty_second() {
         .file(&format!("{memory}/a/memory.limit_in_bytes"), "3221225472\n")
         .file(&format!("{memory}/a/memory.usage_in_bytes"), "1073741824\n")
         .file(&format!("{memory}/a/memory.stat"), "inactive_file 0\ntotal_inactive_file 536870912\n");
-    let room = |world: &World| cpu(world).groups.tightest().map(|limit| (limit.group.clone(), limit.room_bytes));
+    let room = |world: &World| cpu(world).groups.least_room().map(|limit| (limit.group.clone(), limit.room_bytes));
     assert_eq!(room(&world), Some(("/sys/fs/cgroup/memory/a".into(), 5 * GIB / 2)));
     // A limit of a group above that a container does not show.
     let stat = format!("hierarchical_memory_limit {}\n", 2 * GIB);
@@ -117,7 +117,7 @@ fn a_group_bounds_the_joint_budget() {
 
 #[test]
 fn this_machine_tells_its_memory() {
-    let machine = Machine::look(Vec::new());
+    let machine = Machine::detect(Vec::new());
     let (total, available) =
         (machine.cpu.total_bytes.expect("Linux says it"), machine.cpu.available_bytes.expect("so"));
     assert!(0 < available && available <= total);

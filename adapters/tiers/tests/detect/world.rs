@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use tempfile::TempDir;
-use terrace_tiers::detect::{Disk, Gpu, Machine};
+use terrace_tiers::detect::{DetectedDisk, Gpu, Machine};
 
 pub struct World {
     root: TempDir,
@@ -72,11 +72,11 @@ impl World {
     }
 
     pub fn machine(&self, gpus: Vec<Gpu>) -> Machine {
-        Machine::look_under(self.root.path(), gpus)
+        Machine::detect_under(self.root.path(), gpus)
     }
 
     /// The only disk that is listed.
-    pub fn only(&self) -> Disk {
+    pub fn only(&self) -> DetectedDisk {
         let disks = self.machine(Vec::new()).disks;
         assert_eq!(disks.len(), 1, "{disks:?}");
         disks.into_iter().next().expect("one")

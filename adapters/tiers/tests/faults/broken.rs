@@ -1,4 +1,4 @@
-//! Devices that fail underneath, and slabs that somebody cuts or removes.
+//! Devices that fail underneath, and slabs that are cut or removed.
 
 use super::mount::Mount;
 use super::*;
@@ -7,7 +7,7 @@ use terrace_file::StoreError;
 
 const CAP: u64 = 16 * MIB;
 
-/// Reads all: how many are right, and how many refuse. A store's error is the only other outcome.
+/// Reads all buffers; returns how many are right and how many fail. A store's error is the only other outcome.
 fn sort(manager: &Manager, buffers: std::ops::Range<usize>) -> (usize, usize) {
     let (mut right, mut refused) = (0, 0);
     for which in buffers {
@@ -41,7 +41,7 @@ fn a_slab_that_is_cut_costs_what_was_there_and_nothing_else() {
     let (right, refused) = sort(&manager, 0..30);
     assert!(refused > 0 && right >= 20, "{right} right, {refused} refused");
     manager.check().expect("sound");
-    // What was refused can be written anew, elsewhere or there: the file grows again.
+    // What failed can be written again, elsewhere or there: the file grows again.
     (0..30).for_each(|which| _ = in_the_end(|| keep(&manager, which)));
     drop((last, manager));
     let manager = self::manager(directory.path());
@@ -65,7 +65,7 @@ fn files_that_are_removed_while_they_are_open_serve_until_they_are_closed() {
     let gone = slabs(directory.path()).remove(0);
     std::fs::remove_file(&gone).expect("removed");
     assert_eq!(sort(&first, 0..20), (20, 0), "an open file has its bytes");
-    // What is made durable from now on does not go into that slab, where no later start finds it.
+    // New durable bytes do not go into that slab, where no later start finds it.
     (20..26).for_each(|which| _ = keep(&first, which).expect("durable"));
     drop(first);
     let second = manager(directory.path());
@@ -114,7 +114,7 @@ fn a_device_that_ends_early_costs_what_lies_behind_its_end() {
     drop(lease);
     let (right, refused) = sort(&first, 0..40);
     assert!(refused > 0 && right > 0, "{right} right, {refused} refused");
-    // Whether there is a sound place left is the file system's to say: durable, or why not.
+    // Whether a sound block is left depends on the file system: durable, or an error.
     let told: Vec<bool> = (0..5).map(|which| keep(&first, 100 + which).is_ok()).collect();
     for (which, durable) in told.iter().enumerate() {
         match first.open(&name(100 + which)) {

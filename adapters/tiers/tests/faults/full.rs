@@ -10,13 +10,13 @@ use terrace_file::{
 /// Sixteen times the disk: slabs of 4 MiB, a log of 1 MiB.
 const CAP: u64 = 256 * MIB;
 
-/// Fills it until something is refused. How many are durable.
+/// Fills it until a call is refused. Returns how many buffers are durable.
 fn fill(manager: &Manager) -> usize {
     for which in 0..1000 {
         if let Err(error) = keep(manager, which) {
             let full = match &error {
                 Error::Store(StoreError::Fault(fault)) => fault.reason == FileFaultReason::Full,
-                other => matches!(other, Error::Resting { .. } | Error::NoRoom { .. } | Error::Refused(_)),
+                other => matches!(other, Error::Suspended { .. } | Error::NoRoom { .. } | Error::Refused(_)),
             };
             assert!(full, "{error}");
             return which;
@@ -34,7 +34,7 @@ fn a_full_disk(disk: &Mount) {
     drop(first);
     let second = manager(disk.path(), CAP);
     (0..durable).for_each(|which| holds(&second, which));
-    // Room again.
+    // Makes room again.
     let half = durable / 2;
     (0..half).for_each(|which| in_the_end(|| second.remove(&name(which))));
     for which in 1000..1000 + half / 2 {
@@ -61,7 +61,7 @@ fn a_full_ext4_loses_nothing_and_goes_on_when_there_is_room() {
     a_full_disk(&disk);
 }
 
-/// The next log is made when this one is full: a disk that is full by then must not stop what would give room.
+/// The next log is created when this one is full: a disk that is full by then must not stop what would make room.
 #[test]
 fn a_log_that_is_full_on_a_full_disk_is_followed_by_another() {
     let test = "full::a_log_that_is_full_on_a_full_disk_is_followed_by_another";
@@ -79,7 +79,7 @@ fn a_log_that_is_full_on_a_full_disk_is_followed_by_another() {
     while let Ok(piece) = put(held.len() as u8) {
         held.push(piece);
     }
-    // What slabs leave, another takes.
+    // Another user takes what slabs free.
     std::fs::write(mount.path().join("another"), vec![1; 8 << 20]).expect_err("it is full");
     for round in 0..200u64 {
         let piece = Arc::clone(&held[round as usize % held.len()]);
@@ -106,15 +106,15 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
         let limited = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"";
         return passes(again(test, &["sh", "-c", limited], directory.path()));
     };
-    let manager = builder(&path, 64 * MIB).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder(&path, 64 * MIB).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let buffer = manager.allocate_named("one", BYTES).expect("in memory");
     buffer.write(0, &pattern(1, BYTES)).expect("written");
     let refused = manager.sync(&buffer);
     let Err(Error::Store(StoreError::Fault(fault))) = &refused else { panic!("{refused:?}") };
     assert_eq!((fault.code, fault.call), (libc::EFBIG, "fallocate"));
-    // The disk has room, and refuses all the same: the tier rests for its time, and for longer each time.
+    // The disk has room and refuses all the same: the tier is suspended for its time, and longer each time.
     let left = |manager: &Manager| match manager.sync(&buffer) {
-        Err(Error::Resting { left, .. }) => left,
+        Err(Error::Suspended { left, .. }) => left,
         other => panic!("{other:?}"),
     };
     manager.tick(1);
@@ -132,9 +132,10 @@ fn a_limit_on_the_size_of_files_is_an_error_and_memory_goes_on() {
 #[test]
 fn a_store_that_is_full_takes_copies_again_as_soon_as_something_is_removed() {
     let directory = tempfile::tempdir().expect("a directory");
-    let manager = builder(directory.path(), 12 * MIB).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager =
+        builder(directory.path(), 12 * MIB).maintenance_interval(Duration::ZERO).build().expect("it is built");
     (0..25).for_each(|which| drop(keep(&manager, which).expect("7 MB of room")));
-    let is_resting = || manager.tiers()[1].view.rests_until.is_some();
+    let is_resting = || manager.tiers()[1].view.suspended_until.is_some();
     // Written anew in memory, and evicted from there.
     let full = (0..25).find(|which| {
         let buffer = manager.open(&name(*which)).expect("it is there");

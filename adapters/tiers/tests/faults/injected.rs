@@ -1,4 +1,4 @@
-//! Calls that the kernel is made to refuse, by strace.
+//! System calls that strace makes fail.
 
 use super::*;
 use terrace_file::{Directory, EngineKind, Executor, FileFaultReason, StoreError};
@@ -23,9 +23,9 @@ fn injected(test: &str, what: &str) -> bool {
     true
 }
 
-/// Which of an engine's threads syncs first is chance: it may be refused while it is built, too.
+/// Which thread of an engine syncs first is random: a sync may fail even while the manager is built.
 fn by_threads(path: &Path) -> Manager {
-    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).upkeep(Duration::ZERO).build())
+    in_the_end(|| builder(path, CAP).engine(EngineKind::Threads).maintenance_interval(Duration::ZERO).build())
 }
 
 #[test]
@@ -103,18 +103,18 @@ fn a_file_system_that_cannot_reserve_space_is_named_as_such() {
     assert!(refused.to_string().contains("cannot reserve space"), "{refused}");
 }
 
-/// Keeps buffers while calls fail now and then: each is durable, or not and why.
+/// Syncs buffers while calls fail now and then: each is durable, or reports why not.
 fn sometimes(path: &Path, why: FileFaultReason) {
     let manager = by_threads(path);
     let mut kept = Vec::new();
     for which in 0..20 {
-        // A tier that refused takes copies again: it would rest for a minute at most.
+        // A tier that failed takes copies again: it would be suspended for a minute at most.
         manager.tick(which as u64 * 100_000);
         match keep(&manager, which) {
             Ok(_) => kept.push(which),
             Err(Error::Store(StoreError::Fault(fault))) => assert_eq!(fault.reason, why, "{fault}"),
             Err(
-                Error::Resting { .. }
+                Error::Suspended { .. }
                 | Error::NoRoom { .. }
                 | Error::Refused(_)
                 | Error::Store(StoreError::Full { .. }),
@@ -129,7 +129,7 @@ fn sometimes(path: &Path, why: FileFaultReason) {
         let Ok(buffer) = manager.open(&name(which)) else { continue };
         let mut read = vec![1; BYTES as usize];
         buffer.read(0, &mut read).expect("reads are not refused");
-        // A write that was refused wrote nothing; a sync that was refused lost nothing.
+        // A refused write wrote nothing; a refused sync lost nothing.
         assert!(read == pattern(which, BYTES) || read.iter().all(|byte| *byte == 0), "buffer {which}");
     }
     drop(manager);

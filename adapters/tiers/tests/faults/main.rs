@@ -1,6 +1,7 @@
 //! The manager on file systems that fail: full, broken underneath, not writable, gone, in use.
 //!
-//! Held each time: what cannot be done is a typed error; what was durable is there and right; no wrong bytes, no signal.
+//! Checked each time: impossible calls return typed errors; durable bytes are there and right; no wrong bytes, no
+//! signal.
 #![cfg(target_os = "linux")]
 
 mod broken;
@@ -12,18 +13,18 @@ mod places;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use terrace_tiers::manager::Builder;
+use terrace_tiers::manager::ManagerBuilder;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 
-/// Given to a process that is a test run again: the directory it works on.
+/// Passed to a process that runs one test again: the directory it works on.
 const DIRECTORY: &str = "TERRACE_FAULTS_DIRECTORY";
 
-/// Bytes of a buffer here: five chunks, the last one not whole.
+/// Bytes of a buffer here: five chunks, the last one shorter.
 const BYTES: u64 = 300_000;
 
-fn builder(path: &Path, cap: u64) -> Builder {
+fn builder(path: &Path, cap: u64) -> ManagerBuilder {
     Manager::builder().memory(MIB).chunk(64 << 10).directory_of(path, cap)
 }
 
@@ -35,7 +36,7 @@ fn name(which: usize) -> String {
     format!("buffer {which}")
 }
 
-/// Bytes that say whose they are and where.
+/// Byte patterns that identify the buffer and the offset.
 fn pattern(seed: usize, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ (seed as u8).wrapping_mul(77)).collect()
 }
@@ -63,7 +64,7 @@ fn holds(manager: &Manager, which: usize) {
     look(&manager.open(&name(which)).expect("it is there"), which).expect("it can be read");
 }
 
-/// Tries until it succeeds: a tier that failed rests for some seconds.
+/// Tries until it succeeds: a tier that failed is suspended for some seconds.
 fn in_the_end<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
     let begun = Instant::now();
     loop {

@@ -50,7 +50,7 @@ impl Mount {
         self.at.path()
     }
 
-    /// Lets nobody write any more. False: somebody may.
+    /// Makes the mount read-only. False: that was not allowed.
     pub fn read_only(&self) -> bool {
         run("mount", &["-o", "remount,ro", &self.path().to_string_lossy()]).is_ok()
     }

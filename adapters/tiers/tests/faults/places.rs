@@ -1,4 +1,4 @@
-//! Directories that are in use, not writable, gone, reached by another name, or somebody else's too.
+//! Directories that are in use, not writable, removed, renamed, or shared with another manager.
 
 use super::mount::Mount;
 use super::*;
@@ -15,7 +15,7 @@ fn fault(built: Result<Manager, Error>) -> FileFaultReason {
     }
 }
 
-/// What refused is named, also to those who come while the tier rests for it; and it rests no longer than that lasts.
+/// Errors name the cause, also to later callers while the tier is suspended for it; the suspension ends with its cause.
 #[test]
 fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_some() {
     let test = "places::descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_some";
@@ -24,7 +24,7 @@ fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_s
         let wrapped = ["sh", "-c", "ulimit -n 40 && exec \"$0\" \"$@\""];
         return passes(again(test, &wrapped, directory.path()));
     };
-    let manager = builder(&path, CAP).upkeep(Duration::ZERO).build().expect("it is built");
+    let manager = builder(&path, CAP).maintenance_interval(Duration::ZERO).build().expect("it is built");
     let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let is_named = |error: &Error| match error {
         Error::Store(StoreError::Fault(fault)) => fault.reason == FileFaultReason::Exhausted,
@@ -32,10 +32,10 @@ fn descriptors_that_run_out_are_named_and_a_tier_is_tried_again_when_there_are_s
     };
     let refused = (0..100).find_map(|which| keep(&manager, which).err()).expect("slabs are files");
     assert!(is_named(&refused), "{refused}");
-    // It rests: whether a copy or a new buffer is wanted, that is why.
+    // It is suspended: both a copy and a new buffer fail for that.
     for _ in 0..3 {
         let refused = (0..100).find_map(|which| keep(&manager, which).err()).expect("there are none still");
-        let Error::Resting { tier: 1, left, why } = &refused else { panic!("{refused}") };
+        let Error::Suspended { tier: 1, left, why } = &refused else { panic!("{refused}") };
         assert!(*left <= 1000 && is_named(why), "{refused}");
         assert!(refused.to_string().contains("ulimit -n"), "{refused}");
         manager.tick(1);
@@ -95,7 +95,7 @@ fn a_name_that_is_no_directory_is_refused_and_one_that_leads_to_one_is_not() {
     assert_eq!(fault(builder(&link, CAP).build()), FileFaultReason::Busy, "one directory, by two names");
 }
 
-/// A manager keeps to the directory that it opened, wherever that is by now.
+/// A manager keeps using the directory that it opened, wherever that was moved.
 #[test]
 fn a_directory_that_is_renamed_or_removed_is_not_mistaken_for_the_next_of_its_name() {
     let ground = tempfile::tempdir().expect("a directory");
@@ -105,7 +105,7 @@ fn a_directory_that_is_renamed_or_removed_is_not_mistaken_for_the_next_of_its_na
     std::fs::rename(&path, &away).expect("renamed");
     let second = manager(&path, CAP);
     (4..8).for_each(|which| _ = keep(&second, which).expect("durable"));
-    // New slabs, new logs, removed ones: of its own.
+    // It creates and removes slabs and logs of its own.
     for round in 0..100 {
         for (manager, which) in [(&first, 10 + round % 20), (&second, 40 + round % 10)] {
             keep(manager, which).expect("durable");
@@ -123,7 +123,7 @@ fn a_directory_that_is_renamed_or_removed_is_not_mistaken_for_the_next_of_its_na
     (4..8).for_each(|which| holds(&second, which));
     let buffer = second.open(&name(5)).expect("it lives");
     let written = buffer.write(0, &pattern(5, BYTES));
-    let refused = written.and_then(|()| second.sync(&buffer)).expect_err("nobody would find it");
+    let refused = written.and_then(|()| second.sync(&buffer)).expect_err("no later start would find it");
     assert!(matches!(refused, Error::Store(StoreError::Fault(_))), "{refused}");
     (4..8).for_each(|which| holds(&second, which));
     second.check().expect("sound");

@@ -1,48 +1,48 @@
-//! Steps that many stories share.
+//! Steps that several tests share.
 
 use super::settings;
 use super::world::{Asked, World};
-use terrace_tiers::ledger::{Action, Event, Hint, Id, Outcome, Why};
-use terrace_tiers::policy::Kind;
+use terrace_tiers::ledger::{Action, BufferId, CopyOutcome, LedgerEvent, PlacementHint, RefusalReason};
+use terrace_tiers::policy::PolicyKind;
 
-/// Two memory tiers of 100 and 200 bytes over a file tier of 1000, and LRU, whose victims are plain to see.
+/// Two memory tiers of 100 and 200 bytes over a file tier of 1000, and LRU, whose victims are predictable.
 pub fn three() -> World {
     let mut settings = settings(2, &[100, 200, 1000]);
-    // No maintenance: it would move things by itself at each tick.
-    (settings.policy, settings.budget) = (Kind::Lru, 0);
+    // No maintenance, which would move buffers at each tick.
+    (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
     World::new(settings)
 }
 
-pub fn ask(world: &mut World, ticket: u64, bytes: u64, tenant: u16, wait: bool, hint: Hint) -> Vec<Action> {
+pub fn ask(world: &mut World, ticket: u64, bytes: u64, tenant: u16, wait: bool, hint: PlacementHint) -> Vec<Action> {
     world.asked.push(Asked { ticket, bytes, tenant, wait });
-    world.tell(Event::Allocate { ticket, bytes, tenant, wait, hint }).expect("a tenant and a new ticket")
+    world.tell(LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint }).expect("a tenant and a new ticket")
 }
 
-/// A buffer that is there already.
+/// Adopts a buffer.
 pub fn adopt(world: &mut World, ticket: u64, bytes: u64, tenant: u16, tier: u8) -> Vec<Action> {
     world.asked.push(Asked { ticket, bytes, tenant, wait: false });
-    world.tell(Event::Adopt { ticket, bytes, tenant, tier }).expect("a tenant, a tier and a new ticket")
+    world.tell(LedgerEvent::Adopt { ticket, bytes, tenant, tier }).expect("a tenant, a tier and a new ticket")
 }
 
-/// A buffer that is granted at once.
-pub fn take(world: &mut World, ticket: u64, bytes: u64) -> Id {
-    ask(world, ticket, bytes, 0, false, Hint::default());
+/// Allocates a buffer, which is granted at once.
+pub fn take(world: &mut World, ticket: u64, bytes: u64) -> BufferId {
+    ask(world, ticket, bytes, 0, false, PlacementHint::default());
     world.granted[&ticket]
 }
 
-pub fn patient(world: &mut World, ticket: u64, bytes: u64) -> Vec<Action> {
-    ask(world, ticket, bytes, 0, true, Hint::default())
+pub fn waiting_request(world: &mut World, ticket: u64, bytes: u64) -> Vec<Action> {
+    ask(world, ticket, bytes, 0, true, PlacementHint::default())
 }
 
-pub fn settle(world: &mut World) -> usize {
-    world.settle(|| Outcome::Done)
+pub fn finish_all(world: &mut World) -> usize {
+    world.finish_all(|| CopyOutcome::Done)
 }
 
-pub fn valid(world: &World, id: Id) -> Vec<u8> {
+pub fn valid(world: &World, id: BufferId) -> Vec<u8> {
     let residence = world.ledger.view(id).expect("live").residence;
     (0..8).filter(|tier| residence.valid(*tier)).collect()
 }
 
-pub fn why(world: &World, ticket: u64) -> Why {
-    world.refused[&ticket].why
+pub fn why(world: &World, ticket: u64) -> RefusalReason {
+    world.refused[&ticket].reason
 }

@@ -1,17 +1,19 @@
-//! What the actions do: copies of bytes in a map, checked at each step.
+//! Performs the ledger's actions on a map of copies, and checks each step.
 //!
-//! The bytes of a copy are one number: the version that was written last when it was made.
+//! The bytes of a copy are one number: the version last written when it was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_core::pressure::Level;
-use terrace_tiers::ledger::{Action, Event, Id, Ledger, Look, Outcome, Refusal, Rejected, Settings, Share};
-use terrace_tiers::policy::Kind;
+use terrace_tiers::ledger::{
+    Action, BufferId, CopyOutcome, LeaseStatus, Ledger, LedgerEvent, Refusal, Rejected, Settings, TenantQuota,
+};
+use terrace_tiers::policy::PolicyKind;
 
 /// A copy or a drop that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pending {
-    Copy { id: Id, from: u8, to: u8 },
-    Drop { id: Id, tier: u8 },
+    Copy { id: BufferId, from: u8, to: u8 },
+    Drop { id: BufferId, tier: u8 },
 }
 
 /// A live buffer, as the world knows it.
@@ -38,29 +40,29 @@ pub struct World {
     pub ledger: Ledger,
     pub capacities: Vec<u64>,
     units: Vec<u64>,
-    shares: Vec<Share>,
+    shares: Vec<TenantQuota>,
     /// Version by buffer and tier; `None` while a copy is under way to new room.
-    pub copies: BTreeMap<(Id, u8), Option<u64>>,
-    pub buffers: BTreeMap<Id, Known>,
+    pub copies: BTreeMap<(BufferId, u8), Option<u64>>,
+    pub buffers: BTreeMap<BufferId, Known>,
     pub pending: Vec<Pending>,
-    pub leased: BTreeSet<Id>,
-    pub used: BTreeSet<Id>,
+    pub leased: BTreeSet<BufferId>,
+    pub used: BTreeSet<BufferId>,
     /// In order of arrival.
     pub asked: Vec<Asked>,
-    pub granted: BTreeMap<u64, Id>,
-    /// Granted, and nothing was said of it yet.
-    pub unused: BTreeSet<Id>,
+    pub granted: BTreeMap<u64, BufferId>,
+    /// Granted, and not used yet.
+    pub unused: BTreeSet<BufferId>,
     pub refused: BTreeMap<u64, Refusal>,
-    /// Who freed memory in which tier.
+    /// Tenants that freed memory in each tier.
     left: BTreeSet<(u8, u16)>,
     pub levels: BTreeMap<u8, Level>,
-    pub settled: Vec<(Id, u8, bool)>,
-    /// The event that was taken last.
-    pub last: Option<Event>,
-    pub policy: Kind,
-    /// All there ever were.
+    pub finished: Vec<(BufferId, u8, bool)>,
+    /// The last event that was accepted.
+    pub last: Option<LedgerEvent>,
+    pub policy: PolicyKind,
+    /// All actions so far.
     pub actions: Vec<Action>,
-    /// Tenants that adopted more than their cap, and still have.
+    /// Tenants that adopted more than their cap, and still hold more.
     pub above: BTreeSet<u16>,
 }
 
@@ -83,30 +85,30 @@ impl World {
             refused: BTreeMap::new(),
             left: BTreeSet::new(),
             levels: BTreeMap::new(),
-            settled: Vec::new(),
+            finished: Vec::new(),
             last: None,
             actions: Vec::new(),
             above: BTreeSet::new(),
         }
     }
 
-    /// Tells the ledger, does what it says, and checks everything. Returns the new actions.
-    pub fn tell(&mut self, event: Event) -> Result<Vec<Action>, Rejected> {
+    /// Passes an event to the ledger, performs the actions, and checks everything. Returns the new actions.
+    pub fn tell(&mut self, event: LedgerEvent) -> Result<Vec<Action>, Rejected> {
         let mut actions = Vec::new();
         let (leased, used, buffers) = (&self.leased, &mut self.used, &self.buffers);
-        let mut look = |id: Id| {
+        let mut look = |id: BufferId| {
             assert!(buffers.get(&id).is_none_or(|known| !known.freed), "{id} is asked about after it was freed");
             match leased.contains(&id) {
-                true => Look::Leased,
-                false if used.remove(&id) => Look::Used,
-                false => Look::Idle,
+                true => LeaseStatus::Leased,
+                false if used.remove(&id) => LeaseStatus::RecentlyUsed,
+                false => LeaseStatus::Idle,
             }
         };
         let taken = self.ledger.handle(event, &mut look, &mut actions);
-        if let Event::Resize { tier, capacity } = event {
+        if let LedgerEvent::Resize { tier, capacity } = event {
             self.capacities[usize::from(tier)] = capacity;
         }
-        let adopts = matches!(event, Event::Adopt { .. });
+        let adopts = matches!(event, LedgerEvent::Adopt { .. });
         if taken.is_ok() {
             self.last = Some(event);
             self.used_or_freed(event);
@@ -124,11 +126,11 @@ impl World {
         taken.map(|()| actions)
     }
 
-    /// What an event that was taken means for its buffer.
-    fn used_or_freed(&mut self, event: Event) {
+    /// Applies an accepted event to its buffer.
+    fn used_or_freed(&mut self, event: LedgerEvent) {
         let freed = match event {
-            Event::Free { id } => Some(id),
-            Event::Cancel { ticket } => self.granted.get(&ticket).copied(),
+            LedgerEvent::Free { id } => Some(id),
+            LedgerEvent::Cancel { ticket } => self.granted.get(&ticket).copied(),
             _ => None,
         };
         if let Some(known) = freed.and_then(|id| self.buffers.get_mut(&id)) {
@@ -136,10 +138,13 @@ impl World {
         }
         self.unused.retain(|id| Some(*id) != freed);
         match event {
-            Event::Touch { id } | Event::Wrote { id, .. } | Event::Promote { id, .. } => self.unused.remove(&id),
-            Event::Demote { id, .. } | Event::Save { id, .. } | Event::Prefetch { id } | Event::Synced { id, .. } => {
+            LedgerEvent::Touch { id } | LedgerEvent::Wrote { id, .. } | LedgerEvent::Promote { id, .. } => {
                 self.unused.remove(&id)
             }
+            LedgerEvent::Demote { id, .. }
+            | LedgerEvent::Replicate { id, .. }
+            | LedgerEvent::Prefetch { id }
+            | LedgerEvent::Synced { id, .. } => self.unused.remove(&id),
             _ => false,
         };
     }
@@ -157,11 +162,11 @@ impl World {
                 self.begin(id, Pending::Drop { id, tier });
             }
             Action::Forget { id } => self.forgotten(id),
-            Action::Settled { id, to, met } => {
+            Action::MoveFinished { id, to, satisfied } => {
                 let there = self.copies.get(&(id, to)).copied().flatten();
                 let above = (0..to).any(|tier| self.copies.contains_key(&(id, tier)));
-                assert!(!met || !above || there == Some(self.buffers[&id].newest), "what is said to be so is so");
-                self.settled.push((id, to, met));
+                assert!(!satisfied || !above || there == Some(self.buffers[&id].newest), "what is said to be so is so");
+                self.finished.push((id, to, satisfied));
             }
             Action::Pressure { tier, level } => {
                 let before = self.levels.insert(tier, level).unwrap_or_default();
@@ -170,7 +175,7 @@ impl World {
         }
     }
 
-    fn copying(&mut self, id: Id, from: u8, to: u8) {
+    fn copying(&mut self, id: BufferId, from: u8, to: u8) {
         let newest = self.buffers[&id].newest;
         assert_eq!(self.copies.get(&(id, from)), Some(&Some(newest)), "the newest bytes are copied");
         let there = self.copies.get(&(id, to)).copied();
@@ -182,7 +187,7 @@ impl World {
         self.begin(id, Pending::Copy { id, from, to });
     }
 
-    fn forgotten(&mut self, id: Id) {
+    fn forgotten(&mut self, id: BufferId) {
         let known = self.buffers.remove(&id).expect("forgotten once");
         assert!(known.freed, "{id} was not freed");
         let tiers = (0..8).filter(|tier| self.copies.contains_key(&(id, *tier)));
@@ -195,14 +200,14 @@ impl World {
         }
     }
 
-    fn begin(&mut self, id: Id, pending: Pending) {
+    fn begin(&mut self, id: BufferId, pending: Pending) {
         assert!(!self.buffers[&id].freed, "nothing begins with a freed buffer");
         assert!(!self.leased.contains(&id), "nothing begins with a leased buffer");
         let busy = self
             .pending
             .iter()
             .any(|p| matches!(p, Pending::Copy { id: one, .. } | Pending::Drop { id: one, .. } if *one == id));
-        assert!(!busy, "one motion at a time");
+        assert!(!busy, "one migration at a time");
         self.pending.push(pending);
     }
 
@@ -211,7 +216,7 @@ impl World {
         self.asked.remove(at)
     }
 
-    fn granted(&mut self, ticket: u64, id: Id, tier: u8, zero: bool) {
+    fn granted(&mut self, ticket: u64, id: BufferId, tier: u8, zero: bool) {
         self.first_come(ticket);
         let tenant = self.hand(ticket, id, tier);
         let foreign = self.left.iter().any(|(left, whose)| *left == tier && *whose != tenant);
@@ -219,8 +224,8 @@ impl World {
         self.fits(tier);
     }
 
-    /// A buffer is its asker's. Whose that is.
-    fn hand(&mut self, ticket: u64, id: Id, tier: u8) -> u16 {
+    /// Hands a granted buffer to its requester; returns the tenant.
+    fn hand(&mut self, ticket: u64, id: BufferId, tier: u8) -> u16 {
         let asked = self.answered(ticket);
         assert!(self.granted.insert(ticket, id).is_none());
         self.unused.insert(id);
@@ -233,14 +238,14 @@ impl World {
         asked.tenant
     }
 
-    /// Everyone who came before either waits for its tenant's cap or does not wait any more.
+    /// Every earlier request waits for its tenant's cap.
     fn first_come(&self, ticket: u64) {
         let mut capped = BTreeSet::new();
         for asked in &self.asked {
             let free = self.shares[usize::from(asked.tenant)].cap.saturating_sub(self.bytes_of(asked.tenant));
             let over = capped.contains(&asked.tenant) || asked.bytes > free;
             if asked.ticket == ticket {
-                return assert!(!over, "within its cap, and behind nobody of its tenant");
+                return assert!(!over, "within its cap, and behind no request of its tenant");
             }
             assert!(over, "{ticket} passes {asked:?}");
             capped.insert(asked.tenant);
@@ -256,7 +261,7 @@ impl World {
         self.copies.keys().filter(|(_, at)| *at == tier).map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum()
     }
 
-    /// What a copy of so many bytes takes.
+    /// The footprint of a copy.
     fn held(&self, tier: u8, bytes: u64) -> u64 {
         bytes.next_multiple_of(self.units[usize::from(tier)])
     }
@@ -266,9 +271,9 @@ impl World {
         assert!(used <= capacity, "tier {tier}: {used} of {capacity} bytes");
     }
 
-    /// Ends one copy or drop: at `at` of `pending`, as `outcome` says.
-    pub fn end(&mut self, at: usize, outcome: Outcome) {
-        let done = outcome == Outcome::Done;
+    /// Ends the copy or drop at `at` of `pending` with an outcome.
+    pub fn end(&mut self, at: usize, outcome: CopyOutcome) {
+        let done = outcome == CopyOutcome::Done;
         match self.pending.swap_remove(at) {
             Pending::Copy { id, from, to } => {
                 let known = self.buffers[&id];
@@ -280,7 +285,7 @@ impl World {
                     self.copies.remove(&(id, to));
                     self.left.insert((to, known.tenant));
                 }
-                self.tell(Event::Moved { id, from, to, outcome }).expect("it was under way");
+                self.tell(LedgerEvent::CopyEnded { id, from, to, outcome }).expect("it was under way");
             }
             Pending::Drop { id, tier } => {
                 let known = self.buffers[&id];
@@ -291,14 +296,14 @@ impl World {
                     assert!(newest || known.freed, "{id}: the newest bytes were dropped");
                     assert_ne!(known.synced, Some(tier), "{id}: what survives a power cut was dropped");
                 }
-                self.tell(Event::Dropped { id, tier, done }).expect("it was under way");
+                self.tell(LedgerEvent::DropEnded { id, tier, done }).expect("it was under way");
             }
         }
     }
 
-    /// Ends everything until there is silence, as `outcome` says. Returns how many copies and drops that took.
-    pub fn settle(&mut self, mut outcome: impl FnMut() -> Outcome) -> usize {
-        // Each copy of each buffer goes down one tier at a time, and is dropped there; and each may be wished for once.
+    /// Ends copies and drops until none is pending, with the given outcomes. Returns how many that took.
+    pub fn finish_all(&mut self, mut outcome: impl FnMut() -> CopyOutcome) -> usize {
+        // Each copy of each buffer moves down one tier at a time and is dropped there; each may have one move request.
         let bound = (self.buffers.len() + self.asked.len()) * self.capacities.len() * 4 + 8;
         for ended in 0..=bound {
             if self.pending.is_empty() {
@@ -309,7 +314,7 @@ impl World {
         panic!("no silence after {bound} copies and drops");
     }
 
-    /// The ledger's numbers are the world's.
+    /// The ledger's figures equal the world's.
     fn check(&self) {
         self.ledger.check().expect("every invariant holds");
         for tier in 0..self.capacities.len() as u8 {
@@ -331,19 +336,22 @@ impl World {
             }
         }
         assert_eq!(self.ledger.waiting(), self.asked.len());
-        self.nobody_waits_for_nothing();
-        // Nothing can help who does not wait for others.
-        assert!(!self.pending.is_empty() || self.asked.iter().all(|asked| asked.wait), "an impatient one waits");
+        self.no_request_waits_in_vain();
+        // A request that does not wait for other users is refused once nothing moves.
+        assert!(
+            !self.pending.is_empty() || self.asked.iter().all(|asked| asked.wait),
+            "a request that does not wait for others is queued"
+        );
     }
 }
 
 impl World {
-    pub fn is_dropping(&self, id: Id, tier: u8) -> bool {
+    pub fn is_dropping(&self, id: BufferId, tier: u8) -> bool {
         self.pending.contains(&Pending::Drop { id, tier })
     }
 
-    /// The first who is not held back by its tenant's cap would not fit anywhere, unless tiers rest.
-    fn nobody_waits_for_nothing(&self) {
+    /// The first request within its tenant's cap fits nowhere, unless tiers are suspended.
+    fn no_request_waits_in_vain(&self) {
         let mut capped = BTreeSet::new();
         for asked in &self.asked {
             let free = self.shares[usize::from(asked.tenant)].cap.saturating_sub(self.bytes_of(asked.tenant));
@@ -353,12 +361,12 @@ impl World {
             }
             for tier in 0..self.capacities.len() as u8 {
                 let view = self.ledger.tier(tier).expect("a tier");
-                let cap = self.shares[usize::from(asked.tenant)].caps[usize::from(tier)];
-                let own = |id: &Id| self.buffers[id].tenant == asked.tenant;
+                let cap = self.shares[usize::from(asked.tenant)].tier_caps[usize::from(tier)];
+                let own = |id: &BufferId| self.buffers[id].tenant == asked.tenant;
                 let copies = self.copies.keys().filter(|(id, at)| *at == tier && own(id));
                 let held: u64 = copies.map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum();
                 let more = self.held(tier, asked.bytes);
-                let fits = view.used + more <= view.capacity && held + more <= cap && view.rests_until.is_none();
+                let fits = view.used + more <= view.capacity && held + more <= cap && view.suspended_until.is_none();
                 assert!(!fits || !self.pending.is_empty(), "{asked:?} waits while tier {tier} has room");
             }
             return;

@@ -1,4 +1,4 @@
-//! Bytes that say whose they are and where.
+//! Byte patterns that identify the buffer and the offset.
 
 use terrace_tiers::Buffer;
 

@@ -1,7 +1,7 @@
 //! A cache of a fixed capacity around a policy, and traces for it.
 
 use terrace_tests::Random;
-use terrace_tiers::policy::{Answer, Kind, Policy};
+use terrace_tiers::policy::{Policy, PolicyKind, Verdict};
 
 /// What a cache without a tier below does: a miss brings in, victims go.
 pub struct Cache {
@@ -10,7 +10,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn new(kind: Kind, capacity: u64) -> Self {
+    pub fn new(kind: PolicyKind, capacity: u64) -> Self {
         Self { policy: kind.build(), capacity }
     }
 
@@ -24,8 +24,8 @@ impl Cache {
             self.policy.touch(id);
             return true;
         }
-        while self.policy.held().1 + bytes > self.capacity {
-            self.policy.victim(&mut |_| Answer::Take).expect("everyone may go");
+        while self.policy.totals().1 + bytes > self.capacity {
+            self.policy.victim(&mut |_| Verdict::Evict).expect("every member may go");
         }
         self.policy.insert(id, bytes);
         false
@@ -45,7 +45,7 @@ const MEMBERS: u32 = 20_000;
 const REQUESTS: u32 = 200_000;
 
 /// The hit ratio on requests whose frequencies fall with their rank to the power of `skew`. Sizes are 1 to 8 bytes.
-pub fn zipf(kind: Kind, skew: f64, capacity: u64) -> f64 {
+pub fn zipf(kind: PolicyKind, skew: f64, capacity: u64) -> f64 {
     let mut sum = 0.0;
     let mut weight = |rank: u32| {
         sum += f64::from(rank + 1).powf(-skew);

@@ -3,7 +3,7 @@
 pub mod cache;
 
 use std::collections::HashSet;
-use terrace_tiers::policy::{Answer, Kind};
+use terrace_tiers::policy::{PolicyKind, Verdict};
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
@@ -14,7 +14,7 @@ struct Member {
 
 /// A policy as its description says it.
 pub struct Naive {
-    kind: Kind,
+    kind: PolicyKind,
     /// LRU and SIEVE have one; S3-FIFO has the small and the main one.
     queues: [Vec<Member>; 2],
     ghosts: Vec<(u32, u64)>,
@@ -22,11 +22,11 @@ pub struct Naive {
 }
 
 impl Naive {
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: PolicyKind) -> Self {
         Self { kind, queues: [Vec::new(), Vec::new()], ghosts: Vec::new(), hand: None }
     }
 
-    /// Everyone, with sizes.
+    /// All members, with sizes.
     pub fn members(&self) -> Vec<(u32, u64)> {
         self.queues.iter().flatten().map(|member| (member.id, member.bytes)).collect()
     }
@@ -65,12 +65,12 @@ impl Naive {
     pub fn touch(&mut self, id: u32) {
         let Some((queue, at)) = self.place(id) else { return };
         match self.kind {
-            Kind::Lru => {
+            PolicyKind::Lru => {
                 let member = self.queues[queue].remove(at);
                 self.queues[queue].push(member);
             }
-            Kind::Sieve => self.queues[queue][at].uses = 1,
-            Kind::S3Fifo => self.queues[queue][at].uses = (self.queues[queue][at].uses + 1).min(3),
+            PolicyKind::Sieve => self.queues[queue][at].uses = 1,
+            PolicyKind::S3Fifo => self.queues[queue][at].uses = (self.queues[queue][at].uses + 1).min(3),
         }
     }
 
@@ -80,31 +80,31 @@ impl Naive {
     }
 
     pub fn restore(&mut self, id: u32, bytes: u64) {
-        let queue = usize::from(self.kind == Kind::S3Fifo && !self.forget(id));
+        let queue = usize::from(self.kind == PolicyKind::S3Fifo && !self.forget(id));
         self.queues[queue].insert(0, Member { id, bytes, uses: 0 });
-        self.hand = Some(id).filter(|_| self.kind == Kind::Sieve);
+        self.hand = Some(id).filter(|_| self.kind == PolicyKind::Sieve);
     }
 
-    pub fn victim(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
+    pub fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
         match self.kind {
-            Kind::Lru => self.lru(may),
-            Kind::Sieve => self.sieve(may),
-            Kind::S3Fifo => self.s3fifo(may),
+            PolicyKind::Lru => self.lru(judge),
+            PolicyKind::Sieve => self.sieve(judge),
+            PolicyKind::S3Fifo => self.s3fifo(judge),
         }
     }
 
-    fn lru(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
+    fn lru(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
         for member in self.queues[0].clone() {
-            match may(member.id) {
-                Answer::Take => return self.take(member.id).map(|member| member.id),
-                Answer::Used => self.touch(member.id),
-                Answer::Pass => {}
+            match judge(member.id) {
+                Verdict::Evict => return self.take(member.id).map(|member| member.id),
+                Verdict::Referenced => self.touch(member.id),
+                Verdict::Skip => {}
             }
         }
         None
     }
 
-    fn sieve(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
+    fn sieve(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
         let mut asked = HashSet::new();
         while asked.len() < self.queues[0].len() {
             let at = self.hand.and_then(|hand| self.place(hand)).map_or(0, |(_, at)| at);
@@ -116,7 +116,7 @@ impl Naive {
             }
             if member.uses == 0 {
                 asked.insert(member.id);
-                if may(member.id) == Answer::Take {
+                if judge(member.id) == Verdict::Evict {
                     self.take(member.id);
                     self.hand = next;
                     return Some(member.id);
@@ -128,7 +128,7 @@ impl Naive {
         None
     }
 
-    fn s3fifo(&mut self, may: &mut dyn FnMut(u32) -> Answer) -> Option<u32> {
+    fn s3fifo(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32> {
         let mut asked = HashSet::new();
         loop {
             let bytes = [0, 1].map(|queue| self.queues[queue].iter().map(|member| member.bytes).sum::<u64>());
@@ -147,14 +147,14 @@ impl Naive {
                 (false, 1) if member.uses > 0 => member.uses -= 1,
                 _ => {
                     asked.insert(member.id);
-                    match may(member.id) {
-                        Answer::Take if queue == 0 => {
+                    match judge(member.id) {
+                        Verdict::Evict if queue == 0 => {
                             self.ghosts.push((member.id, member.bytes));
                             return Some(member.id);
                         }
-                        Answer::Take => return Some(member.id),
-                        Answer::Used => member.uses += 1,
-                        Answer::Pass => {}
+                        Verdict::Evict => return Some(member.id),
+                        Verdict::Referenced => member.uses += 1,
+                        Verdict::Skip => {}
                     }
                 }
             }

@@ -1,17 +1,17 @@
-//! A disk, measured in a directory of it.
+//! Measures a disk in one of its directories.
 //!
-//! Promises upward: one file that never has a name (or loses it at once, where the file system knows no such files), so
-//! that nothing is left behind however the process ends; at most 256 MiB and 1 % of what is free; about two seconds:
-//! each phase has its time, and waits for what is on its way. Only bytes that were written are read: others are not on
-//! the disk.
+//! Promises upward: writes one file that never has a name (or loses it at once, where the file system has no unnamed
+//! files), so that nothing is left behind however the process ends; uses at most 256 MiB and 1 % of the free space;
+//! takes about two seconds: each phase has its time, and then waits for its requests in flight. Reads only what it
+//! wrote: other blocks are not on the disk.
 //! Asks from below: a directory that this user may write.
 //!
-//! What was just written may still lie in the disk's own memory: a disk that turns and remembers 256 MiB can look like
-//! flash. Each block is read once and in an order that nothing foresees, which is all that can be done in two seconds;
-//! the user's word mends the rest.
+//! Data just written may still lie in the disk's own cache: a rotating disk with 256 MiB of cache can look like flash.
+//! Each block is read once and in an unpredictable order, which is all that two seconds allow; where that is wrong, the
+//! user declares the kind.
 
-use super::pump::{Work, run};
-use super::{DiskFigures, Phase, mix};
+use super::load::{Workload, run};
+use super::{DiskFigures, Phase, splitmix64};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,27 +22,26 @@ use std::time::{Duration, Instant};
 use terrace_core::AllocError;
 use terrace_file::{FileFault, FramePool, IoRequest, Op, SlabFile, perform};
 
-/// The most that is written: 65536 places for random reads, four times what a fast disk reads of them in its 0.3
-/// seconds at one time; more than most disks remember.
+/// Most bytes written: 65536 offsets for random reads, four times what a fast disk reads of them in its 0.3 seconds at
+/// queue depth 1; more than most disks cache.
 const MOST: u64 = 256 << 20;
 
-/// The most where the page cache cannot be passed by: it takes all of it at once, and a slow card writes 20 MiB a
-/// second.
+/// Most bytes written through the page cache, which takes all of it at once: a slow card writes 20 MiB a second.
 const CACHED: u64 = 64 << 20;
 
-/// The least that says something: 4096 places.
+/// Fewest bytes that give a meaningful figure: 4096 offsets.
 const LEAST: u64 = 16 << 20;
 
-/// Of what is free: measuring must not fill a disk.
+/// At most one part in so many of the free space is used.
 const SHARE: u64 = 100;
 
 const BLOCK: u64 = 4096;
 const PIECE: u64 = 1 << 20;
 
-/// Pieces on their way: as many as keep any disk busy.
+/// Pieces in flight: enough to keep any disk busy.
 const PIECES: u32 = 4;
 
-/// Time of each phase: 1.8 seconds together. A disk that turns does 40 random reads in its time, enough for a middle.
+/// Time of each phase: 1.8 seconds together. A rotating disk does 40 random reads in its time, enough for a median.
 fn time(phase: Phase) -> Duration {
     Duration::from_millis(match phase {
         Phase::Write => 600,
@@ -52,23 +51,23 @@ fn time(phase: Phase) -> Duration {
     })
 }
 
-/// Why nothing was measured.
+/// Why a disk could not be measured.
 #[derive(Debug)]
-pub enum Unmeasured {
-    /// Too little is free to measure with a hundredth of it.
+pub enum DiskMeasureError {
+    /// A hundredth of the free space is too little to measure with.
     Full {
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
     },
-    /// The directory takes no file.
+    /// No file can be created in the directory.
     Directory(PathBuf, std::io::Error),
-    /// A file refused.
+    /// A call on the file failed.
     File(FileFault),
     /// The system refused memory or threads.
     System(std::io::Error),
 }
 
-impl fmt::Display for Unmeasured {
+impl fmt::Display for DiskMeasureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full { free_bytes } => {
@@ -84,71 +83,71 @@ impl fmt::Display for Unmeasured {
     }
 }
 
-impl std::error::Error for Unmeasured {}
+impl std::error::Error for DiskMeasureError {}
 
-impl From<FileFault> for Unmeasured {
+impl From<FileFault> for DiskMeasureError {
     fn from(fault: FileFault) -> Self {
         Self::File(fault)
     }
 }
 
-impl From<std::io::Error> for Unmeasured {
+impl From<std::io::Error> for DiskMeasureError {
     fn from(error: std::io::Error) -> Self {
         Self::System(error)
     }
 }
 
-impl From<AllocError> for Unmeasured {
+impl From<AllocError> for DiskMeasureError {
     fn from(error: AllocError) -> Self {
         Self::System(std::io::Error::other(error))
     }
 }
 
-/// What all phases share.
-struct Disk {
-    /// Open through its descriptor: it has no name. Kept open by the slab.
+/// State that the phases share.
+struct DiskMeasurement {
+    /// The file, opened again through its descriptor as it has no name. The slab keeps it open.
     slab: Arc<SlabFile>,
     frames: FramePool,
-    /// Bytes written from the start on.
+    /// Bytes written, from offset 0.
     written: u64,
-    /// Places of blocks in an order that nothing foresees; each is read once, so that no cache knows it.
+    /// Offsets of blocks in random order; each is read once, so that no cache holds it.
     blocks: VecDeque<u64>,
 }
 
-/// Measures the disk that a directory lies on; `progress` is told each phase before it begins.
+/// Measures the disk that a directory lies on; calls `progress` before each phase.
 ///
 /// # Errors
-/// [`Unmeasured`] says why, and what to do. Nothing is left behind.
-pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, Unmeasured> {
-    let mut disk = Disk::new(directory).map_err(|error| name(error, directory))?;
+/// [`DiskMeasureError`] says why, and what to do. The file is gone then too.
+pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, DiskMeasureError> {
+    let mut disk = DiskMeasurement::new(directory).map_err(|error| name(error, directory))?;
     disk.measure(&mut progress).map_err(|error| name(error, directory))
 }
 
-/// The file has no name that says anything: the directory stands for it.
-fn name(error: Unmeasured, directory: &Path) -> Unmeasured {
+/// Names the directory in an error, as the file has no meaningful name.
+fn name(error: DiskMeasureError, directory: &Path) -> DiskMeasureError {
     match error {
-        Unmeasured::File(fault) => {
-            Unmeasured::File(FileFault { file: format!("a file in {}", directory.display()), ..fault })
+        DiskMeasureError::File(fault) => {
+            DiskMeasureError::File(FileFault { file: format!("a file in {}", directory.display()), ..fault })
         }
         other => other,
     }
 }
 
-impl Disk {
-    fn new(directory: &Path) -> Result<Self, Unmeasured> {
-        let at = |error: std::io::Error| Unmeasured::Directory(directory.into(), error);
+impl DiskMeasurement {
+    fn new(directory: &Path) -> Result<Self, DiskMeasureError> {
+        let at = |error: std::io::Error| DiskMeasureError::Directory(directory.into(), error);
         let space = rustix::fs::statvfs(directory).map_err(|error| at(error.into()))?;
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         let file = tempfile::tempfile_in(directory).map_err(at)?;
         let slab = SlabFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
-        let bytes = size(free_bytes, slab.is_direct()).ok_or(Unmeasured::Full { free_bytes })?;
-        // Where it is not supported, writes take the space.
+        let bytes = size(free_bytes, slab.is_direct()).ok_or(DiskMeasureError::Full { free_bytes })?;
+        // Where preallocation is not supported, the writes allocate the space.
         let _ = fallocate(&slab, FallocateFlags::empty(), 0, bytes);
         let frames = FramePool::new((u64::from(PIECES) * PIECE) as usize)?;
         Ok(Self { slab: Arc::new(slab), frames, written: bytes, blocks: VecDeque::new() })
     }
 
-    fn measure(&mut self, progress: &mut impl FnMut(Phase)) -> Result<DiskFigures, Unmeasured> {
+    fn measure(&mut self, progress: &mut impl FnMut(Phase)) -> Result<DiskFigures, DiskMeasureError> {
         progress(Phase::Write);
         let write_bytes_per_s = self.write()?;
         progress(Phase::Random);
@@ -182,21 +181,21 @@ impl Disk {
         })
     }
 
-    /// Writes until the time is over or the file full, and until all of it is on the disk.
-    fn write(&mut self) -> Result<u64, Unmeasured> {
+    /// Writes until the time is over or the file is full, then syncs it.
+    fn write(&mut self) -> Result<u64, DiskMeasureError> {
         let begin = Instant::now();
         let pieces = (0..self.written / PIECE).map(|piece| piece * PIECE).collect();
         {
-            // Bytes that cannot be made smaller; each block is changed again before it is written.
+            // Incompressible bytes; the load generator changes each block again before it is written.
             let mut state = 3;
             let frames: Result<Vec<_>, _> = (0..PIECES).map(|_| self.frames.take(PIECE as usize)).collect();
             for word in frames?.iter_mut().flat_map(|frame| frame.chunks_exact_mut(8)) {
-                word.copy_from_slice(&mix(&mut state).to_ne_bytes());
+                word.copy_from_slice(&splitmix64(&mut state).to_ne_bytes());
             }
         }
         let filled = begin.elapsed();
         let work = self.work(Phase::Write, Op::Write, PIECE, PIECES, pieces);
-        // Pieces are begun in order, and all that were begun are done: they lie together at the start.
+        // Pieces are submitted in order, and all that were submitted complete: they are contiguous from offset 0.
         self.written = run(work, &self.frames)?.done * PIECE;
         let sync = IoRequest { token: 0, op: Op::Sync, slab: Arc::clone(&self.slab), offset: 0, bytes: 0, frame: None };
         perform(sync).result?;
@@ -205,11 +204,11 @@ impl Disk {
         Ok((self.written as f64 / seconds.max(1e-9)) as u64)
     }
 
-    fn work(&self, phase: Phase, op: Op, bytes: u64, depth: u32, offsets: VecDeque<u64>) -> Work {
-        Work { op, slab: Arc::clone(&self.slab), bytes: bytes as usize, offsets, depth, time: time(phase) }
+    fn work(&self, phase: Phase, op: Op, bytes: u64, depth: u32, offsets: VecDeque<u64>) -> Workload {
+        Workload { op, slab: Arc::clone(&self.slab), bytes: bytes as usize, offsets, depth, time: time(phase) }
     }
 
-    /// Requests a second, and the engine's name.
+    /// Runs a workload; returns requests a second and the engine's name.
     fn many(
         &self,
         phase: Phase,
@@ -217,19 +216,19 @@ impl Disk {
         bytes: u64,
         depth: u32,
         offsets: VecDeque<u64>,
-    ) -> Result<(f64, &'static str), Unmeasured> {
+    ) -> Result<(f64, &'static str), DiskMeasureError> {
         let outcome = run(self.work(phase, op, bytes, depth, offsets), &self.frames)?;
         Ok((outcome.done as f64 / outcome.elapsed.as_secs_f64().max(1e-9), outcome.engine))
     }
 
-    /// Times of 4K reads on this thread, in nanoseconds: random ones, or one behind the other.
-    fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, Unmeasured> {
+    /// Latencies of 4K reads at queue depth 1 on this thread, in nanoseconds: random or sequential ones.
+    fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, DiskMeasureError> {
         let mut times = Vec::new();
         let mut frame = Some(self.frames.take(BLOCK as usize)?);
         let begin = Instant::now();
         while times.is_empty() || begin.elapsed() < time(phase) {
             let offset = match phase {
-                // At least half is left for sixteen at a time.
+                // At least half of the offsets are left for queue depth 16.
                 Phase::Random if self.blocks.len() as u64 * 2 * BLOCK <= self.written => break,
                 Phase::Random => self.blocks.pop_front().unwrap_or(0),
                 _ => times.len() as u64 * BLOCK % self.written,
@@ -246,17 +245,17 @@ impl Disk {
         Ok(times)
     }
 
-    /// Where the page cache cannot be passed by: empties it, and says how it will be read.
+    /// Without direct I/O: drops the page cache and advises the kernel how the file will be read.
     fn forget(&self, how: Advice) {
         if !self.slab.is_direct() {
-            // Refused: the figures are the cache's, and are seen to be.
+            // If the kernel refuses, the figures are the cache's, which their latency shows.
             let _ = fadvise(&*self.slab, 0, None, Advice::DontNeed);
             let _ = fadvise(&*self.slab, 0, None, how);
         }
     }
 }
 
-/// Bytes to measure with: whole pieces; none where it would be too few.
+/// Bytes to measure with: whole pieces; `None` if too few.
 fn size(free_bytes: u64, direct: bool) -> Option<u64> {
     let most = if direct { MOST } else { CACHED };
     Some(most.min(free_bytes / SHARE) / PIECE * PIECE).filter(|&bytes| bytes >= LEAST)
@@ -266,12 +265,12 @@ fn per_second(times: &[u64]) -> f64 {
     times.len() as f64 * 1e9 / times.iter().sum::<u64>().max(1) as f64
 }
 
-/// Places of `count` blocks (Fisher and Yates).
+/// Offsets of `count` blocks in random order (Fisher and Yates).
 fn shuffled(count: u64) -> VecDeque<u64> {
     let mut blocks: Vec<u64> = (0..count).map(|block| block * BLOCK).collect();
     let mut state = 11;
     for i in (1..blocks.len()).rev() {
-        blocks.swap(i, (mix(&mut state) % (i as u64 + 1)) as usize);
+        blocks.swap(i, (splitmix64(&mut state) % (i as u64 + 1)) as usize);
     }
     blocks.into()
 }
@@ -286,7 +285,7 @@ mod tests {
         assert_eq!([size(1000 * GIB, true), size(1000 * GIB, false)], [Some(256 << 20), Some(64 << 20)]);
         assert_eq!([size(10 * GIB, true), size(LEAST * SHARE, true)], [Some(102 << 20), Some(LEAST)]);
         assert_eq!([size(LEAST * SHARE - 1, true), size(0, false)], [None; 2]);
-        let text = Unmeasured::Full { free_bytes: GIB }.to_string();
+        let text = DiskMeasureError::Full { free_bytes: GIB }.to_string();
         assert!(text.contains("only 1024 MiB are free") && text.contains("wants 1600 MiB"), "{text}");
     }
 

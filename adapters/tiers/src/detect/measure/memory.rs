@@ -1,38 +1,40 @@
-//! The machine's memory: how fast it is copied, and how long a read takes whose place the read before told.
+//! Measures the machine's memory: copy bandwidth, and the latency of dependent reads.
 //!
-//! Promises upward: within half a second and 256 MiB, less where little is available or given; nothing where none is.
+//! Promises upward: within half a second and 256 MiB, less where less is available or granted; `None` where too little
+//! is.
 
-use super::mix;
+use super::splitmix64;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What was measured of memory. The names are JSON keys.
+/// Figures measured of memory. The field names are JSON keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryFigures {
-    /// Bytes that were copied from one place to another.
+    /// Bytes of each of the two buffers.
     pub buffer_bytes: u64,
-    /// Bytes copied a second by one thread, each counted once; the middle of the rounds.
+    /// Bytes that one thread copies a second, each byte counted once; the median of the rounds.
     pub copy_bytes_per_s: u64,
-    /// A read of a cache line whose place the read before told; page walks included.
+    /// Latency of a read whose address depends on the read before; page walks included.
     pub latency_ns: f64,
 }
 
-/// Beyond the last cache of most machines (64 MiB and more are servers'), and two of them are 256 MiB.
+/// Largest buffer: beyond the last-level cache of most machines (64 MiB and more are servers'); two of them are 256
+/// MiB.
 const MOST: u64 = 128 << 20;
 
-/// The least that is no cache's: below it nothing is said of memory, but a small board has no more to spare.
+/// Smallest buffer: a smaller one measures caches; a small board can spare no more.
 const LEAST: u64 = 4 << 20;
 
-/// Time for each of the two.
+/// Time for each of the two measurements.
 const TIME: Duration = Duration::from_millis(150);
 
-/// Words of a cache line of 64 bytes: one node of the walk.
+/// 32-bit words of a cache line of 64 bytes, which is one node of the walk.
 const LINE: usize = 16;
 
-/// Measures, with at most a sixteenth of what is available for the two buffers.
+/// Measures memory with two buffers of at most a sixteenth of what is available together.
 ///
-/// With half of it, and so on, where the system does not give that. `None` where it does not even give 8 MiB.
+/// If the system refuses a size, half of it is tried, and so on. `None` if it refuses even 8 MiB.
 pub fn memory(available_bytes: Option<u64>) -> Option<MemoryFigures> {
     let most = (available_bytes.unwrap_or(LEAST * 32) / 32).clamp(LEAST, MOST);
     let sizes = std::iter::successors(Some(most), |bytes| Some(bytes / 2).filter(|&half| half >= LEAST));
@@ -42,7 +44,7 @@ pub fn memory(available_bytes: Option<u64>) -> Option<MemoryFigures> {
     })
 }
 
-/// `count` values, if there is memory for them.
+/// `count` values, if the system grants the memory.
 fn filled<T: Clone>(value: T, count: usize) -> Option<Vec<T>> {
     let mut values = Vec::new();
     values.try_reserve_exact(count).ok()?;
@@ -67,19 +69,19 @@ fn copy(bytes: usize) -> Option<u64> {
 
 fn walk(bytes: usize) -> Option<f64> {
     let nodes = bytes / (LINE * 4);
-    // One circle through all lines in an order that no prefetcher foresees (Sattolo's algorithm).
+    // One cycle through all lines, in an order that no prefetcher predicts (Sattolo's algorithm).
     let mut order = filled(0u32, nodes)?;
     order.iter_mut().zip(0..).for_each(|(place, number)| *place = number);
     let mut state = 7;
     for i in (1..nodes).rev() {
-        order.swap(i, (mix(&mut state) % i as u64) as usize);
+        order.swap(i, (splitmix64(&mut state) % i as u64) as usize);
     }
     let mut lines = filled([0u32; LINE], nodes)?;
     order.iter().zip(&mut lines).for_each(|(next, line)| line[0] = *next);
     drop(order);
     let (begin, mut steps, mut at) = (Instant::now(), 0u64, 0usize);
     while begin.elapsed() < TIME {
-        // 4096 steps take 0.4 ms: the clock is asked rarely.
+        // 4096 steps take 0.4 ms: the clock is read rarely.
         for _ in 0..4096 {
             at = lines[at][0] as usize;
         }
@@ -97,7 +99,7 @@ mod tests {
     fn buffers_follow_what_is_available_and_figures_make_sense() {
         let figures = memory(Some(1 << 20)).expect("there are 8 MiB");
         assert_eq!(figures.buffer_bytes, LEAST);
-        // Slower than any machine that runs this, and faster than any there is.
+        // Bounds below and above what any machine can reach.
         assert!((1 << 20..1 << 44).contains(&figures.copy_bytes_per_s), "{figures:?}");
         assert!((0.1..100_000.0).contains(&figures.latency_ns), "{figures:?}");
         assert_eq!(memory(Some(1 << 30)).map(|figures| figures.buffer_bytes), Some(32 << 20));

@@ -1,39 +1,39 @@
-//! How fast a disk and the memory are, within about two seconds each.
+//! Measures the speed of a disk and of memory, within about two seconds each.
 //!
-//! Promises upward: bounded time and space; every figure with its unit in its name; where something cannot be measured,
-//! why.
-//! Asks from below: engines for files (`terrace-file`), Linux only.
+//! Promises upward: bounded time and space; every figure has its unit in its name; an error says why a disk cannot be
+//! measured.
+//! Asks from below: I/O engines (`terrace-file`), on Linux only.
 
 #[cfg(target_os = "linux")]
 mod disk;
-mod memory;
 #[cfg(target_os = "linux")]
-mod pump;
+mod load;
+mod memory;
 
 #[cfg(target_os = "linux")]
-pub use disk::{Unmeasured, disk};
+pub use disk::{DiskMeasureError, disk};
 pub use memory::{MemoryFigures, memory};
 
 use serde::Serialize;
 use std::fmt;
 
-/// What is measured of a disk, in order.
+/// The phases of a disk measurement, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Writing, in large pieces.
+    /// Writes large pieces.
     Write,
-    /// Random 4K reads, one at a time.
+    /// Random 4K reads at queue depth 1.
     Random,
-    /// Sequential 4K reads, one at a time.
+    /// Sequential 4K reads at queue depth 1.
     Sequential,
-    /// Random 4K reads, sixteen at a time.
+    /// Random 4K reads at queue depth 16.
     Deep,
-    /// Reading, in large pieces.
+    /// Reads large pieces.
     Read,
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases, in order.
     pub const ALL: [Self; 5] = [Self::Write, Self::Random, Self::Sequential, Self::Deep, Self::Read];
 }
 
@@ -49,35 +49,36 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What was measured of a disk. The names are JSON keys.
+/// Figures measured of a disk. The field names are JSON keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskFigures {
-    /// Bytes that were written, and read back in all these ways.
+    /// Bytes of the file that was written and read back.
     pub file_bytes: u64,
-    /// Whether the page cache was passed by; where not, it was emptied before each read.
+    /// Whether direct I/O bypassed the page cache; if not, the cache was dropped before each read phase.
     pub direct: bool,
-    /// `ring` or `threads`.
+    /// The I/O engine: `ring` or `threads`.
     pub engine: &'static str,
-    /// Writing 1 MiB pieces, four at a time, until they were safe on the disk.
+    /// Writes of 1 MiB pieces at queue depth 4, including the final sync.
     pub write_bytes_per_s: u64,
-    /// Reading them, four at a time.
+    /// Reads of 1 MiB pieces at queue depth 4.
     pub read_bytes_per_s: u64,
-    /// Half of the random 4K reads, one at a time, took at most this.
+    /// Median latency of random 4K reads at queue depth 1.
     pub random_4k_read_p50_ns: u64,
-    /// Random 4K reads a second, one at a time.
+    /// Random 4K reads a second at queue depth 1.
     pub random_4k_qd1_iops: u64,
-    /// Sequential 4K reads a second, one at a time.
+    /// Sequential 4K reads a second at queue depth 1.
     pub sequential_4k_qd1_iops: u64,
-    /// Random 4K reads a second, sixteen at a time.
+    /// Random 4K reads a second at queue depth 16.
     pub random_4k_qd16_iops: u64,
-    /// Random over sequential 4K reads, one at a time.
+    /// Ratio of random to sequential 4K reads a second at queue depth 1.
     pub random_over_sequential: f64,
-    /// Random 4K reads, sixteen at a time over one at a time.
+    /// Ratio of random 4K reads a second at queue depth 16 to those at depth 1.
     pub depth_scaling: f64,
 }
 
-/// A number for each state (splitmix64, Steele and others, 2014): for orders and bytes that no disk foresees.
-fn mix(state: &mut u64) -> u64 {
+/// The next number of the splitmix64 generator (Steele and others, 2014): orders that no disk can predict, bytes that
+/// no disk can compress.
+fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

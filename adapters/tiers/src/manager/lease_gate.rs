@@ -1,20 +1,21 @@
-//! Leases one after the other: of buffers that are evicted again and again before they are leased, one is at a time.
+//! Serialises lessees under thrashing: of those whose buffers are evicted before they lease them, one proceeds at a
+//! time.
 //!
-//! Promises upward: who is alone and goes on stays alone until the lease is taken; a future that is not polled holds
-//! nobody up: as soon as what it waits for has ended, another takes its place, whichever is polled first.
+//! Promises upward: a holder that is polled keeps the gate until its lease is taken; a future that is not polled blocks
+//! no other: as soon as the step it waits for has ended, another lessee may take the gate, whichever is polled first.
 //!
-//! Invariant: `due` only where there is a `holder`, who waits for nothing but to be polled.
+//! Invariant: `due` implies a `holder`, which waits only to be polled.
 
 use super::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_file::{Executor, JoinHandle, Notify};
 use terrace_guard::Process;
 
-/// Who is alone.
+/// A gate that one lessee holds at a time.
 #[derive(Debug, Default)]
-pub(super) struct Alone {
+pub(super) struct LeaseGate {
     state: Mutex<State>,
-    /// Told when the place is free, or may be taken.
+    /// Notified when the gate is free or may be taken over.
     free: Notify,
 }
 
@@ -22,12 +23,12 @@ pub(super) struct Alone {
 struct State {
     holder: Option<u64>,
     due: bool,
-    /// The last number that was given: a holder has another one for each step.
+    /// The last number assigned: a holder gets a new one for each step.
     last: u64,
 }
 
 impl State {
-    /// Gives the place to a number that was never given before.
+    /// Assigns the gate to a new number.
     fn next_holder(&mut self) -> Option<u64> {
         self.last += 1;
         (self.holder, self.due) = (Some(self.last), false);
@@ -35,26 +36,26 @@ impl State {
     }
 }
 
-/// Whether who leases goes on for sure.
+/// What runs a lessee: this decides whether it may stop being polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Going {
-    /// A thread that waits polls its future whenever it is woken.
-    Blocks,
-    /// Whoever has a future may keep it without polling it.
-    MayStop,
+pub(super) enum Lessee {
+    /// A blocked thread, which polls its future whenever it is woken.
+    Thread,
+    /// A future, which its owner may keep without polling it.
+    Future,
 }
 
-impl Alone {
-    /// For who may want to be alone later.
-    pub(super) fn seat(self: &Arc<Self>, going: Going) -> Seat {
-        Seat { alone: Arc::clone(self), going, number: None, process: Process::current() }
+impl LeaseGate {
+    /// A pass for a lessee that may need the gate later.
+    pub(super) fn pass(self: &Arc<Self>, lessee: Lessee) -> GatePass {
+        GatePass { gate: Arc::clone(self), lessee, number: None, process: Process::current() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this holder waited for has ended: should it not be polled, another need not wait for it.
+    /// Marks a holder's step as ended: if it is not polled, another lessee may take over.
     fn is_due(&self, number: u64) {
         let mut state = self.state();
         if state.holder == Some(number) {
@@ -65,23 +66,23 @@ impl Alone {
     }
 }
 
-/// One that leases. Dropped, it is not alone any more.
-pub(super) struct Seat {
-    alone: Arc<Alone>,
-    going: Going,
-    /// Its number, since it was alone.
+/// A lessee's access to the gate. Dropping it releases the gate.
+pub(super) struct GatePass {
+    gate: Arc<LeaseGate>,
+    lessee: Lessee,
+    /// Its number while it holds the gate.
     number: Option<u64>,
     process: Process,
 }
 
-impl Seat {
-    /// Waits until it is alone. Returns at once in a forked child, where it is not: there no holder goes on.
+impl GatePass {
+    /// Waits for the gate. In a forked child it returns at once without it: no holder continues there.
     pub(super) async fn take(&mut self) {
-        // Looked at in each round: the wait ends at once in a child.
+        // Checked in each round, as the wait ends at once in a child.
         while self.process.is_current() {
-            let alone = Arc::clone(&self.alone);
+            let gate = Arc::clone(&self.gate);
             // Listened for before looking, so that nothing is missed.
-            let free = alone.free.listen();
+            let free = gate.free.listen();
             if self.number.is_some() || self.try_take() {
                 return;
             }
@@ -90,7 +91,7 @@ impl Seat {
     }
 
     fn try_take(&mut self) -> bool {
-        let mut state = self.alone.state();
+        let mut state = self.gate.state();
         if state.holder.is_some() && !state.due {
             return false;
         }
@@ -98,15 +99,15 @@ impl Seat {
         true
     }
 
-    /// Waits for the end of a task. When another took the place meanwhile, it is not alone any more.
+    /// Waits for the end of a step. If another lessee took over meanwhile, the gate is lost.
     pub(super) async fn during(&mut self, tasks: &Executor, step: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
-        let step = match (self.number, self.going) {
-            (Some(number), Going::MayStop) => {
-                let (alone, own) = (Arc::clone(&self.alone), tasks.clone());
+        let step = match (self.number, self.lessee) {
+            (Some(number), Lessee::Future) => {
+                let (gate, own) = (Arc::clone(&self.gate), tasks.clone());
                 tasks.spawn(async move {
                     let ended = step.await;
-                    // Afterwards: who waits for the step is woken first.
-                    drop(own.spawn(async move { alone.is_due(number) }));
+                    // In a task of its own, so that the waiter of the step is woken first.
+                    drop(own.spawn(async move { gate.is_due(number) }));
                     ended
                 })
             }
@@ -119,25 +120,25 @@ impl Seat {
         ended
     }
 
-    /// Goes on: alone still, or not any more.
+    /// After a step: keeps the gate, or loses it to the lessee that took over.
     fn stay(&mut self) {
-        let mut state = self.alone.state();
-        let alone = self.number.is_some() && self.number == state.holder;
-        // The word that the last step has ended may still come, with the old number.
-        self.number = if alone { state.next_holder() } else { None };
+        let mut state = self.gate.state();
+        let gate = self.number.is_some() && self.number == state.holder;
+        // The mark of the last step may still come, with the old number.
+        self.number = if gate { state.next_holder() } else { None };
     }
 }
 
-impl Drop for Seat {
+impl Drop for GatePass {
     fn drop(&mut self) {
         if !self.process.is_current() {
             return;
         }
-        let mut state = self.alone.state();
+        let mut state = self.gate.state();
         if self.number.is_some() && state.holder == self.number {
             (state.holder, state.due) = (None, false);
             drop(state);
-            self.alone.free.notify();
+            self.gate.free.notify();
         }
     }
 }
@@ -148,10 +149,11 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    /// Whether another takes the place of one that has not been polled since its step has ended; and whether it knows.
-    fn is_overtaken(going: Going) -> (bool, bool) {
-        let (alone, tasks) = (Arc::new(Alone::default()), Executor::new());
-        let [mut first, mut second] = [going, Going::MayStop].map(|going| alone.seat(going));
+    /// Whether another lessee can take over from one that was not polled since its step ended; and whether the first
+    /// notices.
+    fn is_overtaken(lessee: Lessee) -> (bool, bool) {
+        let (gate, tasks) = (Arc::new(LeaseGate::default()), Executor::new());
+        let [mut first, mut second] = [lessee, Lessee::Future].map(|lessee| gate.pass(lessee));
         assert!(first.try_take() && !second.try_take());
         let mut during = Box::pin(first.during(&tasks, tasks.spawn(async { Ok(()) })));
         let mut poll = || during.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -162,19 +164,19 @@ mod tests {
         drop(during);
         let alone_still = first.number.is_some();
         drop((first, second));
-        assert!(alone.seat(going).try_take(), "nobody is left");
+        assert!(gate.pass(lessee).try_take(), "nobody is left");
         (overtaken, !alone_still)
     }
 
-    /// The word that a step has ended comes when its holder is at the next one.
+    /// The mark of a step comes when its holder waits for the next step.
     #[test]
     fn who_goes_on_keeps_the_place() {
-        let (alone, tasks) = (Arc::new(Alone::default()), Executor::new());
-        let [mut first, mut second] = [(); 2].map(|()| alone.seat(Going::MayStop));
+        let (gate, tasks) = (Arc::new(LeaseGate::default()), Executor::new());
+        let [mut first, mut second] = [(); 2].map(|()| gate.pass(Lessee::Future));
         assert!(first.try_take());
         let mut step = Box::pin(first.during(&tasks, tasks.spawn(async { Ok(()) })));
         let mut context = Context::from_waker(Waker::noop());
-        // Run one at a time: the step, then who waits for it; the word is left.
+        // One task at a time: the step, then its waiter; the task that marks it is left.
         while step.as_mut().poll(&mut context).is_pending() {
             assert!(tasks.run_one(0));
         }
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_keeps_its_place_and_a_future_does_while_it_is_polled() {
-        assert_eq!(is_overtaken(Going::Blocks), (false, false));
-        assert_eq!(is_overtaken(Going::MayStop), (true, true));
+        assert_eq!(is_overtaken(Lessee::Thread), (false, false));
+        assert_eq!(is_overtaken(Lessee::Future), (true, true));
     }
 }

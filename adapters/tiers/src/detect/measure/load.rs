@@ -1,10 +1,9 @@
-//! Many requests at a time, kept on their way until time or work is over.
+//! Keeps a fixed number of requests in flight until the time or the work is over.
 //!
-//! Promises upward: `depth` requests are on their way while there is more to do; nothing is when [`run`] is back.
-//! Asks from below: an engine; the next request is submitted from the completion of the one before, which costs no
-//! wake-up.
+//! Promises upward: `depth` requests are in flight while there is more work; none is when [`run`] returns.
+//! Asks from below: an engine. The completion of a request submits the next one, which costs no wake-up.
 
-use super::mix;
+use super::splitmix64;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -13,60 +12,60 @@ use terrace_file::{
     ThreadEngine, UringEngine,
 };
 
-/// What to do.
-pub(super) struct Work {
+/// The requests to make.
+pub(super) struct Workload {
     pub op: Op,
     pub slab: Arc<SlabFile>,
     /// Bytes of each request.
     pub bytes: usize,
-    /// Where, in order.
+    /// Offsets, in order of submission.
     pub offsets: VecDeque<u64>,
-    /// Requests on their way at a time.
+    /// Requests in flight at once.
     pub depth: u32,
-    /// Nothing is begun after this.
+    /// No request is submitted after this time.
     pub time: Duration,
 }
 
-/// What came of it.
-pub(super) struct Outcome {
-    /// Requests done.
+/// Figures of a finished workload.
+pub(super) struct WorkloadResult {
+    /// Completed requests.
     pub done: u64,
     pub elapsed: Duration,
-    /// The engine that did it.
+    /// Name of the engine.
     pub engine: &'static str,
 }
 
-struct Pump {
+struct LoadGenerator {
     state: Mutex<State>,
     over: Condvar,
-    /// Weak: the engine holds the pump.
+    /// Weak: the engine owns this handler.
     engine: OnceLock<Weak<dyn Engine>>,
 }
 
 struct State {
-    work: Work,
-    /// Requests on their way, and completions being looked at: the engine may be held by one of those, and must not be
-    /// dropped by it, for an engine's threads cannot wait for themselves.
+    work: Workload,
+    /// Requests in flight, and completions being handled: a handler may hold the engine's last reference but must not
+    /// drop it, as an engine's threads cannot join themselves.
     busy: u32,
-    /// Whether anything was begun.
+    /// Whether a request was submitted.
     begun: bool,
     done: u64,
     until: Instant,
     fault: Option<FileFault>,
-    /// For bytes that are never the same twice: some disks and file systems write equal ones once.
+    /// Makes every written block unique: some disks and file systems deduplicate.
     salt: u64,
 }
 
-impl Pump {
+impl LoadGenerator {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// The next request with this memory, unless it is over.
+    /// The next request with this frame, unless the workload is over.
     fn next(&mut self, mut frame: Frame) -> Option<IoRequest> {
-        // At least one is done, however long this thread had to wait for its turn.
+        // At least one request is made, however long this thread waited for the lock.
         let late = self.begun && Instant::now() >= self.until;
         if self.fault.is_some() || late {
             return None;
@@ -74,7 +73,7 @@ impl State {
         let offset = self.work.offsets.pop_front()?;
         if self.work.op == Op::Write {
             for block in frame.chunks_exact_mut(4096) {
-                block[..8].copy_from_slice(&mix(&mut self.salt).to_ne_bytes());
+                block[..8].copy_from_slice(&splitmix64(&mut self.salt).to_ne_bytes());
             }
         }
         (self.busy, self.begun) = (self.busy + 1, true);
@@ -94,7 +93,7 @@ impl State {
     }
 }
 
-impl CompletionHandler for Pump {
+impl CompletionHandler for LoadGenerator {
     fn completed(&self, completion: Completion) {
         let mut state = self.state();
         state.took(completion.token, completion.result);
@@ -103,73 +102,74 @@ impl CompletionHandler for Pump {
         if let (Some(request), Some(engine)) = (next, self.engine.get().and_then(Weak::upgrade)) {
             engine.submit(vec![request]);
         }
-        // The engine was let go above.
+        // The reference to the engine was dropped above.
         self.state().busy -= 1;
         self.over.notify_all();
     }
 }
 
-/// The ring, or threads where the system refuses it.
-fn engine(depth: u32, sink: Arc<Pump>) -> std::io::Result<Arc<dyn Engine>> {
+/// An io_uring engine, or one of threads where the system refuses io_uring.
+fn engine(depth: u32, sink: Arc<LoadGenerator>) -> std::io::Result<Arc<dyn Engine>> {
     match UringEngine::new(depth, sink.clone()) {
         Ok(ring) => Ok(Arc::new(ring)),
         Err(_) => Ok(Arc::new(ThreadEngine::new(depth as usize, sink)?)),
     }
 }
 
-/// Does the work. What is written is what the frames hold, each block with a number of its own.
-pub(super) fn run(work: Work, frames: &FramePool) -> Result<Outcome, super::Unmeasured> {
+/// Runs a workload. Writes take the bytes of the frames, with a unique number in each block.
+pub(super) fn run(work: Workload, frames: &FramePool) -> Result<WorkloadResult, super::DiskMeasureError> {
     run_on(engine, work, frames)
 }
 
 fn run_on(
-    engine: impl FnOnce(u32, Arc<Pump>) -> std::io::Result<Arc<dyn Engine>>,
-    work: Work,
+    engine: impl FnOnce(u32, Arc<LoadGenerator>) -> std::io::Result<Arc<dyn Engine>>,
+    work: Workload,
     frames: &FramePool,
-) -> Result<Outcome, super::Unmeasured> {
+) -> Result<WorkloadResult, super::DiskMeasureError> {
     let depth = work.depth;
     let memory: Vec<Frame> = (0..depth).map(|_| frames.take(work.bytes)).collect::<Result<_, _>>()?;
     let until = Instant::now() + work.time;
     let state = State { work, busy: 0, begun: false, done: 0, until, fault: None, salt: 1 };
-    let pump = Arc::new(Pump { state: Mutex::new(state), over: Condvar::new(), engine: OnceLock::new() });
-    let engine = engine(depth, Arc::clone(&pump))?;
-    let _ = pump.engine.set(Arc::downgrade(&engine));
+    let load = Arc::new(LoadGenerator { state: Mutex::new(state), over: Condvar::new(), engine: OnceLock::new() });
+    let engine = engine(depth, Arc::clone(&load))?;
+    let _ = load.engine.set(Arc::downgrade(&engine));
     let begin = Instant::now();
-    let mut state = pump.state();
+    let mut state = load.state();
     state.until = begin + state.work.time;
     let first: Vec<IoRequest> = memory.into_iter().map_while(|frame| state.next(frame)).collect();
     drop(state);
     engine.submit(first);
     let busy = |state: &mut State| state.busy > 0;
-    let mut state = pump.over.wait_while(pump.state(), busy).unwrap_or_else(PoisonError::into_inner);
+    let mut state = load.over.wait_while(load.state(), busy).unwrap_or_else(PoisonError::into_inner);
     let elapsed = begin.elapsed();
     match state.fault.take() {
         Some(fault) => Err(fault.into()),
-        None => Ok(Outcome { done: state.done, elapsed, engine: engine.name() }),
+        None => Ok(WorkloadResult { done: state.done, elapsed, engine: engine.name() }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detect::measure::Unmeasured;
+    use crate::detect::measure::DiskMeasureError;
 
     const BLOCK: usize = 4096;
 
-    fn work(op: Op, blocks: u64, time: Duration) -> (tempfile::TempDir, Work) {
+    fn work(op: Op, blocks: u64, time: Duration) -> (tempfile::TempDir, Workload) {
         let here = tempfile::tempdir().expect("a folder");
         let slab = SlabFile::create(&here.path().join("slab"), 64 * BLOCK as u64).expect("a file");
         let offsets = (0..blocks).map(|block| block * BLOCK as u64).collect();
-        (here, Work { op, slab: Arc::new(slab), bytes: BLOCK, offsets, depth: 4, time })
+        (here, Workload { op, slab: Arc::new(slab), bytes: BLOCK, offsets, depth: 4, time })
     }
 
-    /// On the engine that the system has, and on threads, which may not be dropped by one of themselves.
-    fn on_both(op: Op, blocks: u64, time: Duration) -> [Result<Outcome, Unmeasured>; 2] {
+    /// Runs it on the system's best engine, and on threads, where a thread must not drop the engine.
+    fn on_both(op: Op, blocks: u64, time: Duration) -> [Result<WorkloadResult, DiskMeasureError>; 2] {
         let frames = FramePool::new(1 << 20).expect("memory");
         let (_here, first) = work(op, blocks, time);
         let (_there, second) = work(op, blocks, time);
-        let threads =
-            |_, sink: Arc<Pump>| -> std::io::Result<Arc<dyn Engine>> { Ok(Arc::new(ThreadEngine::new(3, sink)?)) };
+        let threads = |_, sink: Arc<LoadGenerator>| -> std::io::Result<Arc<dyn Engine>> {
+            Ok(Arc::new(ThreadEngine::new(3, sink)?))
+        };
         let both = [run(first, &frames), run_on(threads, second, &frames)];
         assert_eq!(frames.usage().0, 0, "all memory is back");
         both
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_a_fault_and_ends_it() {
         for outcome in on_both(Op::Read, 1000, Duration::from_secs(86_400)) {
-            let Err(Unmeasured::File(fault)) = outcome else { panic!("the file has 64 blocks") };
-            // Those that were on their way with the first that failed may fail too; no more are begun.
+            let Err(DiskMeasureError::File(fault)) = outcome else { panic!("the file has 64 blocks") };
+            // Requests in flight with the first that failed may fail too; no more are submitted.
             let block = fault.offset / BLOCK as u64;
             assert!(fault.reason == FileFaultReason::UnexpectedEnd && (64..80).contains(&block), "{fault}");
         }

@@ -1,0 +1,305 @@
+//! Chooses buffers to evict from a tier when room is needed.
+//!
+//! A search takes victims from the tier's policy, one by one, until enough bytes would leave; only then does anything
+//! move. If too few can leave, nothing moves: a request that cannot be granted evicts nothing. How a victim leaves, the
+//! first that applies:
+//! - its copy is redundant: it is dropped
+//! - the next lower tier that accepts it has room: it is copied there, then dropped
+//! - room can be made in that tier: it is emptied first, in the same way, and the search is repeated afterwards, so
+//!   that recently used buffers stay above others
+//! - a tier further down has room: it is copied there, then dropped
+//!
+//! Buffers with the hint `keep` are skipped while others are enough. Only requests of the tenant itself evict below its
+//! guaranteed bytes. Buffers that are in migration, deferred or leased are skipped.
+//!
+//! Cost: for each victim, one lease status for each member skipped, twice if all were used recently. A search that
+//! failed is not repeated for as many bytes until an event may change its result; a lease released without notice
+//! counts as such an event only for the next request at the head of the queue.
+
+use super::account::Tenant;
+use super::table::{BufferRecord, Migration};
+use super::types::{BufferId, LeaseStatus};
+use super::{EventContext, Ledger, Tier};
+use crate::policy::Verdict;
+use terrace_core::residence::TIERS;
+
+/// How a victim leaves a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    Drop,
+    Copy(Tier),
+    /// Copied later: that tier needs room first.
+    Later(Tier),
+}
+
+/// The conditions of a search for victims.
+#[derive(Clone, Copy)]
+struct VictimSearch {
+    tier: Tier,
+    /// Bytes to free.
+    need: u64,
+    /// The tenant that needs the room. `None`: maintenance.
+    requester: Option<u16>,
+    /// Victims go to the next lower tier only, and may wait until it has room. Otherwise to any lower tier that has
+    /// room.
+    next_tier_only: bool,
+    /// Skip buffers with the hint `keep`.
+    spare_kept: bool,
+    /// Only a victim that is large enough alone: several chosen in order may not fit together where one larger does.
+    single: bool,
+}
+
+/// Victims, taken out of the policy and marked `selected`.
+#[derive(Default)]
+struct EvictionPlan {
+    victims: Vec<(u32, Exit)>,
+    bytes: u64,
+    /// Bytes that the plan copies to each tier now, and those to be copied later.
+    down: [u64; TIERS as usize],
+    later: [u64; TIERS as usize],
+    /// Bytes that leave the tier, by tenant.
+    by_tenant: Vec<(u16, u64)>,
+}
+
+impl EvictionPlan {
+    fn bytes_of(&self, tenant: u16) -> u64 {
+        self.by_tenant.iter().find(|(one, _)| *one == tenant).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Adds a victim. `leaves`, `comes`: its footprint in the tier it leaves, and in the one it goes to.
+    fn add(&mut self, index: u32, buffer: &BufferRecord, exit: Exit, [leaves, comes]: [u64; 2]) {
+        self.victims.push((index, exit));
+        self.bytes += leaves;
+        match exit {
+            Exit::Drop => {}
+            Exit::Copy(to) if buffer.residence.present(to) => {}
+            Exit::Copy(to) => self.down[usize::from(to)] += comes,
+            Exit::Later(to) => self.later[usize::from(to)] += comes,
+        }
+        match self.by_tenant.iter_mut().find(|(one, _)| *one == buffer.tenant) {
+            Some((_, bytes)) => *bytes += leaves,
+            None => self.by_tenant.push((buffer.tenant, leaves)),
+        }
+    }
+}
+
+impl Ledger {
+    /// Makes `need` bytes leave a tier, beyond those already leaving. `false`: that is impossible, and nothing moves.
+    pub(super) fn make_room(
+        &mut self,
+        tier: Tier,
+        need: u64,
+        requester: Option<u16>,
+        context: &mut EventContext<'_>,
+    ) -> bool {
+        if need == 0 {
+            return true;
+        }
+        if self.search_would_fail(tier, need, requester) {
+            return false;
+        }
+        for spare_kept in [true, false].into_iter().skip(usize::from(self.keeps == 0)) {
+            for (next_tier_only, single) in [(true, false), (false, false), (false, true)] {
+                let plan = self.select_victims(
+                    VictimSearch { tier, need, requester, next_tier_only, spare_kept, single },
+                    context.lease_status,
+                );
+                if plan.bytes >= need && self.make_room_below(tier, &plan, requester, context) {
+                    self.commit(tier, plan, context);
+                    return true;
+                }
+                self.abandon(tier, plan);
+            }
+        }
+        self.tiers[usize::from(tier)].failed_search = Some((requester, need));
+        false
+    }
+
+    fn search_would_fail(&self, tier: Tier, need: u64, requester: Option<u16>) -> bool {
+        self.tiers[usize::from(tier)]
+            .failed_search
+            .is_some_and(|(searched_for, bytes)| searched_for == requester && need >= bytes)
+    }
+
+    /// Makes as much of `need` bytes leave as can, for maintenance; with `most`, no more than that unless it is one
+    /// buffer. Returns the bytes that began to leave.
+    pub(super) fn vacate(&mut self, tier: Tier, need: u64, most: Option<u64>, context: &mut EventContext<'_>) -> u64 {
+        if self.search_would_fail(tier, need, None) {
+            return 0;
+        }
+        let need = most.map_or(need, |most| need.min(most));
+        let search = VictimSearch {
+            tier,
+            need,
+            requester: None,
+            next_tier_only: false,
+            spare_kept: most.is_some(),
+            single: false,
+        };
+        let mut plan = self.select_victims(search, context.lease_status);
+        let last = plan.victims.last().map_or(0, |(index, _)| self.footprint(tier, self.buffers[*index].bytes));
+        if most.is_some_and(|most| plan.bytes > most) && plan.victims.len() > 1 {
+            let surplus =
+                EvictionPlan { victims: plan.victims.split_off(plan.victims.len() - 1), ..EvictionPlan::default() };
+            plan.bytes -= last;
+            self.abandon(tier, surplus);
+        }
+        let began = plan.bytes;
+        self.commit(tier, plan, context);
+        if began < need && most.is_none() {
+            // The rest can leave only if room is made in lower tiers.
+            let rest = need - began;
+            let plan =
+                self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
+            self.make_room_below(tier, &plan, None, context);
+            self.abandon(tier, plan);
+            self.tiers[usize::from(tier)].failed_search = Some((None, rest));
+        }
+        began
+    }
+
+    /// Makes room in lower tiers for victims that go there later.
+    fn make_room_below(
+        &mut self,
+        tier: Tier,
+        plan: &EvictionPlan,
+        requester: Option<u16>,
+        context: &mut EventContext<'_>,
+    ) -> bool {
+        (tier + 1..self.all_tiers().end).all(|to| {
+            let at = usize::from(to);
+            let shortfall = self.tiers[at].shortfall(plan.down[at] + plan.later[at]);
+            plan.later[at] == 0 || self.make_room(to, shortfall, requester, context)
+        })
+    }
+
+    /// Takes victims out of a tier's policy until they are enough or there are no more.
+    fn select_victims(
+        &mut self,
+        search: VictimSearch,
+        lease_status: &mut dyn FnMut(BufferId) -> LeaseStatus,
+    ) -> EvictionPlan {
+        let mut plan = EvictionPlan::default();
+        let mut again = true;
+        while plan.bytes < search.need {
+            let mut marks = false;
+            let mut watch = |id: BufferId| {
+                let seen = lease_status(id);
+                marks |= seen == LeaseStatus::RecentlyUsed;
+                seen
+            };
+            // Detached, so that the closure can borrow the rest of the ledger.
+            let mut policies = std::mem::take(&mut self.policies);
+            let policy = &mut policies[usize::from(search.tier)];
+            let victim = policy.victim(&mut |index| self.judge(&self.buffers[index], search, &plan, &mut watch));
+            self.policies = policies;
+            if victim.is_none() && marks && std::mem::take(&mut again) {
+                // All were used since the last search and are not leased now: evict the least used ones.
+                continue;
+            }
+            let Some(index) = victim else { break };
+            let Some(exit) = self.exit_of(&self.buffers[index], search, &plan) else { break };
+            let buffer = &self.buffers[index];
+            let comes = match exit {
+                Exit::Drop => 0,
+                Exit::Copy(to) | Exit::Later(to) => self.footprint(to, buffer.bytes),
+            };
+            plan.add(index, buffer, exit, [self.footprint(search.tier, buffer.bytes), comes]);
+            self.buffers[index].selected = true;
+        }
+        plan
+    }
+
+    /// Whether a member of the policy may be a victim.
+    fn judge(
+        &self,
+        buffer: &BufferRecord,
+        search: VictimSearch,
+        plan: &EvictionPlan,
+        lease_status: &mut dyn FnMut(BufferId) -> LeaseStatus,
+    ) -> Verdict {
+        let busy = buffer.migration.is_some() || buffer.deferred || buffer.selected;
+        let spared = (search.spare_kept && buffer.hint.keep)
+            || (search.single && self.footprint(search.tier, buffer.bytes) < search.need);
+        if busy || spared || self.is_guaranteed(buffer, search, plan) || self.exit_of(buffer, search, plan).is_none() {
+            return Verdict::Skip;
+        }
+        match lease_status(buffer.id) {
+            LeaseStatus::Idle => Verdict::Evict,
+            LeaseStatus::RecentlyUsed | LeaseStatus::Leased => Verdict::Referenced,
+        }
+    }
+
+    /// Whether evicting it for another tenant would leave its tenant less than is guaranteed.
+    fn is_guaranteed(&self, buffer: &BufferRecord, search: VictimSearch, plan: &EvictionPlan) -> bool {
+        let Tenant { quota, held, leaving, .. } = &self.tenants[usize::from(buffer.tenant)];
+        let at = usize::from(search.tier);
+        let goes = leaving[at] + plan.bytes_of(buffer.tenant) + self.footprint(search.tier, buffer.bytes);
+        search.requester != Some(buffer.tenant) && held[at] < quota.guaranteed[at].saturating_add(goes)
+    }
+
+    /// How a copy would leave a tier, if it can.
+    fn exit_of(&self, buffer: &BufferRecord, search: VictimSearch, plan: &EvictionPlan) -> Option<Exit> {
+        if buffer.is_redundant(search.tier) {
+            return Some(Exit::Drop);
+        }
+        if buffer.synced.is_some_and(|(tier, _)| tier == search.tier) {
+            return None;
+        }
+        let mut below = (search.tier + 1..self.all_tiers().end).filter(|tier| self.accepts(*tier, buffer));
+        let fits = |tier: &Tier| self.fits(buffer, *tier, plan.down[usize::from(*tier)]);
+        match below.clone().next()? {
+            next if search.next_tier_only => Some(if fits(&next) { Exit::Copy(next) } else { Exit::Later(next) }),
+            _ => below.find(fits).map(Exit::Copy),
+        }
+    }
+
+    /// Begins the migrations of a plan's victims. Those for later stay as they were.
+    fn commit(&mut self, tier: Tier, plan: EvictionPlan, context: &mut EventContext<'_>) {
+        let mut later = EvictionPlan::default();
+        for (index, exit) in plan.victims {
+            let buffer = &self.buffers[index];
+            match exit {
+                Exit::Drop => self.begin_drop(index, tier, context),
+                // Room made meanwhile may have been taken by another victim.
+                Exit::Copy(to) if self.fits(buffer, to, 0) => self.begin_copy(index, tier, to, true, context),
+                _ => later.victims.push((index, exit)),
+            }
+            self.buffers[index].selected = false;
+        }
+        self.abandon(tier, later);
+    }
+
+    /// Puts victims back into the policy; the first victim is the first candidate again.
+    fn abandon(&mut self, tier: Tier, plan: EvictionPlan) {
+        for (index, _) in plan.victims.into_iter().rev() {
+            self.buffers[index].selected = false;
+            self.policies[usize::from(tier)].restore(index, self.buffers[index].bytes);
+        }
+    }
+
+    /// Makes each policy's members the eviction candidates of its tier, after a change to a buffer.
+    pub(super) fn update_policies(&mut self, index: u32) {
+        for tier in self.all_tiers() {
+            let (listed, bytes) = (self.is_candidate(&self.buffers[index], tier), self.buffers[index].bytes);
+            let policy = &mut self.policies[usize::from(tier)];
+            match listed {
+                true => policy.insert(index, bytes),
+                false if policy.contains(index) => policy.remove(index),
+                false => {}
+            }
+        }
+    }
+
+    /// Whether a copy is a candidate for eviction: it is present and not leaving; in the last tier, which nothing can
+    /// be copied down from, only if it is redundant.
+    pub(super) fn is_candidate(&self, buffer: &BufferRecord, tier: Tier) -> bool {
+        let leaves = match buffer.migration {
+            Some(Migration::Copy { from, evict_source, .. }) => evict_source && from == tier,
+            Some(Migration::Drop { tier: going }) => going == tier,
+            None => false,
+        };
+        let last = tier + 1 == self.all_tiers().end;
+        buffer.residence.present(tier) && !leaves && !buffer.freed && (!last || buffer.is_redundant(tier))
+    }
+}

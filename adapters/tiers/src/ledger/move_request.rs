@@ -1,0 +1,207 @@
+//! Serves move requests: promotion, demotion, replication. At most one for each buffer, the latest.
+//!
+//! Allocations come first: while room is made for one, no buffer is promoted. While an allocation waits for frees of
+//! other users, promotions that users requested go on, as those users may need them before they can free; prefetches
+//! and promotions on second touches are dropped. A promotion may evict others, as an allocation may; a prefetch only
+//! takes free room. A request for which there is no room and none can be made is finished and its user told; a user's
+//! promotion not before all copies in progress to that tier have ended. A request that meets a lease or a failure is
+//! tried again when the lease is released, or at the next tick.
+
+use super::error::Rejected;
+use super::queue::QueueState;
+use super::table::{MoveKind, MoveRequest};
+use super::types::{Action, BufferId, LeaseStatus, Medium};
+use super::{EventContext, Ledger, Tier};
+
+/// How far a move request got.
+enum MoveProgress {
+    /// Room is being made for it, or may be after copies in progress have ended; requests behind it wait.
+    AwaitsRoom,
+    /// It is tried again when a migration or a lease ends, or at the next tick.
+    Scheduled,
+    /// Satisfied, or impossible.
+    Finished(bool),
+}
+
+impl Ledger {
+    /// Records a user's move request, which replaces an earlier one.
+    pub(super) fn request_move(
+        &mut self,
+        id: BufferId,
+        request: MoveRequest,
+        context: &mut EventContext<'_>,
+    ) -> Result<(), Rejected> {
+        let index = self.buffers.find(id)?;
+        if self.tiers.get(usize::from(request.to)).is_none_or(|tier| tier.capacity == 0) {
+            return Err(Rejected::NoSuchTier);
+        }
+        self.consume_ticket(index);
+        self.finish_move(index, false, context);
+        // The user learns the result at once, not at the next tick, which may never come.
+        self.buffers[index].deferred = false;
+        self.set_move(index, request);
+        Ok(())
+    }
+
+    fn set_move(&mut self, index: u32, request: MoveRequest) {
+        self.buffers[index].pending_move = Some(request);
+        self.queue_move(index);
+    }
+
+    /// Records a use of a buffer: the second one within the window promotes it.
+    pub(super) fn touch(&mut self, id: BufferId) -> Result<(), Rejected> {
+        let index = self.buffers.find(id)?;
+        self.consume_ticket(index);
+        self.policies.iter_mut().for_each(|policy| policy.touch(index));
+        let (now, target) = (self.now, self.target(index));
+        let buffer = &mut self.buffers[index];
+        let again = buffer.last_touch.is_some_and(|before| now - before <= self.touch_window);
+        buffer.last_touch = Some(now).filter(|_| !again);
+        match target {
+            Some(to) if again && buffer.pending_move.is_none() => {
+                self.set_move(index, MoveRequest { to, kind: MoveKind::SecondTouch })
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn prefetch(&mut self, id: BufferId) -> Result<(), Rejected> {
+        let index = self.buffers.find(id)?;
+        self.consume_ticket(index);
+        match self.target(index) {
+            Some(to) if self.buffers[index].pending_move.is_none() => {
+                self.set_move(index, MoveRequest { to, kind: MoveKind::Prefetch })
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A better tier than the best one that has valid bytes: the hinted tier, or the best memory tier that could hold
+    /// it.
+    fn target(&self, index: u32) -> Option<Tier> {
+        let buffer = &self.buffers[index];
+        let hinted =
+            buffer.hint.tier.filter(|tier| usize::from(*tier) < self.tiers.len() && self.accepts(*tier, buffer));
+        let memory = |tier: &Tier| self.tiers[usize::from(*tier)].medium == Medium::Memory;
+        let best = hinted.or_else(|| self.all_tiers().filter(memory).find(|tier| self.accepts(*tier, buffer)));
+        best.filter(|tier| *tier < buffer.residence.best())
+    }
+
+    /// A lease that blocked a migration was released.
+    pub(super) fn released(&mut self, id: BufferId) -> Result<(), Rejected> {
+        let index = self.buffers.find(id)?;
+        self.buffers[index].deferred = false;
+        self.queue_move(index);
+        Ok(())
+    }
+
+    /// Queues a buffer's pending move, if it has one.
+    pub(super) fn queue_move(&mut self, index: u32) {
+        let buffer = &mut self.buffers[index];
+        let Some(request) = buffer.pending_move else { return };
+        let queue = usize::from(request.is_promotion());
+        if !std::mem::replace(&mut buffer.queued[queue], true) {
+            self.move_queues[queue].push_back(buffer.id);
+        }
+    }
+
+    /// Finishes a buffer's pending move, if it has one.
+    pub(super) fn finish_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
+        let buffer = &mut self.buffers[index];
+        let request = buffer.pending_move.take();
+        if let Some(MoveRequest { to, .. }) = request.filter(|request| request.is_reported()) {
+            context.actions.push(Action::MoveFinished { id: buffer.id, to, satisfied });
+        }
+    }
+
+    /// A copy into a tier succeeded. A request for it is finished now, not when it is served next: before that an
+    /// allocation may have the copy evicted again, and the request repeated, without end.
+    pub(super) fn arrived(&mut self, index: u32, to: Tier, context: &mut EventContext<'_>) {
+        if self.buffers[index].pending_move.is_some_and(|request| request.to == to && request.kind != MoveKind::Demote)
+        {
+            self.finish_move(index, true, context);
+        }
+    }
+
+    /// Serves pending moves until one waits for room: demotions and replications, then promotions.
+    pub(super) fn serve_moves(&mut self, queue_state: QueueState, context: &mut EventContext<'_>) {
+        for queue in 0..self.move_queues.len() {
+            while let Some(&id) = self.move_queues[queue].front() {
+                let up = queue == 1;
+                if up && queue_state == QueueState::MakingRoom {
+                    break;
+                }
+                let index = self.buffers.find(id).ok();
+                let request = index
+                    .and_then(|index| self.buffers[index].pending_move)
+                    .filter(|request| request.is_promotion() == up);
+                let passes = |request: MoveRequest| !up || queue_state == QueueState::Clear || request.is_reported();
+                let progress = index.zip(request).map(|(index, request)| match passes(request) {
+                    true => self.advance_move(index, request, context),
+                    false => MoveProgress::Finished(false),
+                });
+                if matches!(progress, Some(MoveProgress::AwaitsRoom)) {
+                    break;
+                }
+                self.move_queues[queue].pop_front();
+                let Some(index) = index else { continue };
+                self.buffers[index].queued[queue] = false;
+                if let Some(MoveProgress::Finished(satisfied)) = progress {
+                    self.finish_move(index, satisfied, context);
+                }
+            }
+        }
+    }
+
+    /// Advances a pending move as far as possible now.
+    fn advance_move(&mut self, index: u32, request: MoveRequest, context: &mut EventContext<'_>) -> MoveProgress {
+        let MoveRequest { to, kind } = request;
+        let buffer = &self.buffers[index];
+        if buffer.migration.is_some() || buffer.deferred {
+            return MoveProgress::Scheduled;
+        }
+        if buffer.residence.valid(to) && kind != MoveKind::Demote {
+            return MoveProgress::Finished(true);
+        }
+        if (context.lease_status)(buffer.id) == LeaseStatus::Leased {
+            self.defer(index);
+            return MoveProgress::Scheduled;
+        }
+        let demoted = kind == MoveKind::Demote;
+        if demoted && (to..self.all_tiers().end).any(|tier| buffer.residence.valid(tier)) {
+            return self.drop_above(index, to, context);
+        }
+        if !self.accepts(to, buffer) {
+            return MoveProgress::Finished(false);
+        }
+        if self.fits(buffer, to, 0) {
+            self.begin_copy(index, buffer.residence.best(), to, demoted, context);
+            return MoveProgress::Scheduled;
+        }
+        let (shortfall, tenant) =
+            (self.tiers[usize::from(to)].shortfall(self.footprint(to, buffer.bytes)), buffer.tenant);
+        // It must not be its own victim.
+        self.buffers[index].selected = true;
+        let made = kind != MoveKind::Prefetch && self.make_room(to, shortfall, Some(tenant), context);
+        self.buffers[index].selected = false;
+        // A buffer on its way there may leave afterwards.
+        let later = kind == MoveKind::Promote && self.tiers[usize::from(to)].incoming > 0;
+        if made || later { MoveProgress::AwaitsRoom } else { MoveProgress::Finished(false) }
+    }
+
+    /// Drops the copies in better tiers, one after the other.
+    fn drop_above(&mut self, index: u32, to: Tier, context: &mut EventContext<'_>) -> MoveProgress {
+        let buffer = &self.buffers[index];
+        let mut above = (0..to).filter(|tier| buffer.residence.present(*tier));
+        match above.clone().find(|tier| buffer.is_redundant(*tier)) {
+            Some(tier) => {
+                self.begin_drop(index, tier, context);
+                MoveProgress::Scheduled
+            }
+            // The copy that survives a power cut stays.
+            None => MoveProgress::Finished(above.next().is_none()),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Copies buffers between tiers, a chunk at a time, several at once.
+//!
+//! Promises upward: a copy that was begun ends, and its end is reported to the ledger; a failed copy leaves the buffer
+//! as it was; chunks that the target has already are not copied.
+//! Asks from below: stores, and frames for staging.
+
+use super::block::{HostBlock, InPlaceSource, TransferMemory};
+use super::buffer_state::{BufferState, Pieces, TierCopy};
+use super::device_tier::{DeviceCopy, DeviceTier};
+use super::error::Error;
+use super::raw_bytes::RawBytes;
+use super::{ManagerShared, TierStorage};
+use crate::ledger::{CopyOutcome, LedgerEvent, Medium};
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::io::ErrorKind;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use terrace_core::residence::Tier;
+use terrace_device::DeviceError;
+use terrace_file::{Frame, Store, StoreError};
+
+/// Chunks in flight for one copy: 8 of 1 MiB keep a disk of 7 GB/s busy for a millisecond.
+const CHUNKS: usize = 8;
+
+/// The source of a copy.
+#[derive(Clone)]
+enum CopySource {
+    Memory(RawBytes),
+    Device(Arc<DeviceCopy>),
+    Pieces(Arc<Pieces>, Store),
+}
+
+/// Turns a panic of a copy into a failure: the ledger and the waiters learn of it as of any other.
+async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    #[cfg(test)]
+    let copy = async {
+        tests::panic_if_told();
+        copy.await
+    };
+    AssertUnwindSafe(copy).catch_unwind().await.unwrap_or(Err(Error::Panicked))
+}
+
+impl ManagerShared {
+    /// Allocates zeroed memory for a new buffer.
+    pub(super) fn allocate_memory(
+        self: &Arc<Self>,
+        buffer: Arc<BufferState>,
+        tier: Tier,
+        sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
+    ) {
+        let shared = Arc::clone(self);
+        drop(self.tasks.spawn(async move {
+            let made = catch_copy_panic(shared.zeroed_copy(&buffer, tier)).await;
+            let failed = made.is_err();
+            // The ledger knows already that there is no room.
+            let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. }));
+            let refused = refused.map(|error| shared.suspension(tier, error.clone()));
+            let mut state = shared.state();
+            state.busy.remove(&buffer.id);
+            let outcome = made.map(|brought| {
+                state.pending_frees.add(buffer.copies().put(tier, brought));
+                state.migration_ended(&shared, buffer.id);
+                Arc::clone(&buffer)
+            });
+            // If no caller waits any more, or there is no memory, the buffer is freed. A caller that has opened it by
+            // name meanwhile may hold a lease.
+            let _ = match sender.send(outcome).is_err() || failed {
+                true => state.free(&shared, &buffer),
+                false => state.handle(&shared, LedgerEvent::Released { id: buffer.id }),
+            };
+            if let Some(refused) = refused {
+                state.suspensions.insert(tier, refused);
+                let _ = state.handle(&shared, LedgerEvent::TierRefused { tier });
+            }
+            shared.unlock(state);
+        }));
+    }
+
+    /// A zeroed copy of a buffer that was never written.
+    async fn zeroed_copy(self: &Arc<Self>, buffer: &BufferState, tier: Tier) -> Result<TierCopy, Error> {
+        if let Some(TierStorage::Device(gpu)) = self.storage(tier) {
+            let copy = self.take_from_device(|| gpu.allocate(buffer.bytes, &self.tasks)).await?;
+            copy.zero().await?;
+            return Ok(TierCopy::Device(copy));
+        }
+        let block = self.block(tier, buffer.bytes).await?;
+        let raw_bytes = block.raw_bytes();
+        // SAFETY: the block was just allocated: no other thread knows it.
+        unsafe { raw_bytes.zero(0, buffer.bytes as usize) };
+        Ok(TierCopy::Memory(block))
+    }
+
+    /// Allocates memory in a tier, which the ledger has counted. If free memory is fragmented, buffers leave until it
+    /// fits.
+    async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<HostBlock, Error> {
+        let frames = match self.storage(tier) {
+            Some(TierStorage::Memory(frames)) => frames,
+            Some(TierStorage::Joint(gpu)) => {
+                let block = self.take_from_device(|| gpu.pinned(bytes)).await?;
+                return Ok(HostBlock::Pinned(Box::new(block)));
+            }
+            _ => return Err(Error::NoTier("in memory")),
+        };
+        let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
+        if let Ok(frame) = frames.take_packed(len) {
+            return Ok(HostBlock::Frame(frame));
+        }
+        loop {
+            // Listened for before looking, so that nothing is missed.
+            let moved = self.moved.listen();
+            if let Ok(frame) = frames.take_packed(len) {
+                self.restore_capacity(tier);
+                return Ok(HostBlock::Frame(frame));
+            }
+            if !self.evict_for_space(tier, bytes) {
+                // From now on the capacity reflects the usable bytes.
+                self.reclaim_unused_memory();
+                return Err(Error::NoRoom { tier });
+            }
+            moved.await;
+        }
+    }
+
+    /// Copies a buffer whose word is closed, or held shared for the copy.
+    pub(super) fn copy(self: &Arc<Self>, buffer: Arc<BufferState>, from: Tier, to: Tier) {
+        let shared = Arc::clone(self);
+        drop(self.tasks.spawn(async move {
+            let brought = catch_copy_panic(shared.transfer(&buffer, from, to)).await;
+            let outcome = match &brought {
+                Ok(_) => CopyOutcome::Done,
+                // The target did not fail.
+                Err(Error::Freed | Error::NoRoom { .. }) => CopyOutcome::Leased,
+                // The source failed: the target is not suspended for that.
+                Err(Error::Device(_)) if shared.device_tier(to).is_none() => CopyOutcome::SourceFailed,
+                Err(Error::Store(_)) if shared.medium(to) != Medium::File => CopyOutcome::SourceFailed,
+                Err(Error::Store(StoreError::Full { .. }) | Error::Memory(_)) => CopyOutcome::Full,
+                Err(Error::Device(DeviceError::OutOfMemory(_))) => CopyOutcome::Full,
+                Err(_) => CopyOutcome::Failed,
+            };
+            let refused = brought.as_ref().err().filter(|_| matches!(outcome, CopyOutcome::Full | CopyOutcome::Failed));
+            let refused = refused.map(|error| (to, shared.suspension(to, error.clone())));
+            let mut state = shared.state();
+            state.suspensions.extend(refused);
+            match brought {
+                Ok(brought) => state.pending_frees.add(buffer.copies().put(to, brought)),
+                // The waiters learn why, instead of waiting until it is tried again.
+                Err(error) => state.settled(buffer.id, &Err(error)),
+            }
+            let _ = state.handle(&shared, LedgerEvent::CopyEnded { id: buffer.id, from, to, outcome });
+            shared.unlock(state);
+        }));
+    }
+
+    async fn transfer(self: &Arc<Self>, buffer: &Arc<BufferState>, from: Tier, to: Tier) -> Result<TierCopy, Error> {
+        let source = self.source(buffer, from)?;
+        match self.storage(to) {
+            Some(TierStorage::Memory(_) | TierStorage::Joint(_)) => {
+                self.to_memory(buffer, source, to).await.map(TierCopy::Memory)
+            }
+            Some(TierStorage::Device(gpu)) => self.to_device(buffer, source, (gpu, to)).await.map(TierCopy::Device),
+            Some(TierStorage::File(store)) => self.to_files(buffer, source, (store, to)).await.map(TierCopy::Pieces),
+            None => Err(Error::NoTier("to copy to")),
+        }
+    }
+
+    /// The source of a copy: the ledger's, but memory rather than a device if both have the newest bytes.
+    fn source(&self, buffer: &BufferState, from: Tier) -> Result<CopySource, Error> {
+        let residence = self.state().ledger.view(buffer.id)?.residence;
+        let from = match self.medium(from) {
+            Medium::Device => self.newest(&residence, Medium::Memory).unwrap_or(from),
+            _ => from,
+        };
+        let copies = buffer.copies();
+        if let Some(block) = copies.memory(from) {
+            return Ok(CopySource::Memory(block.raw_bytes()));
+        }
+        if let Some(copy) = copies.device(from) {
+            return Ok(CopySource::Device(Arc::clone(copy)));
+        }
+        let pieces = copies.pieces(from).cloned().ok_or(Error::NoTier("to copy from"))?;
+        Ok(CopySource::Pieces(Arc::new(pieces), self.store(from)?.clone()))
+    }
+
+    /// Copies to memory, over a stale copy if there is one.
+    async fn to_memory(
+        self: &Arc<Self>,
+        buffer: &Arc<BufferState>,
+        source: CopySource,
+        to: Tier,
+    ) -> Result<HostBlock, Error> {
+        let old = buffer.copies().take(to);
+        let block = match old {
+            Some(TierCopy::Memory(block)) => block,
+            _ => self.block(to, buffer.bytes).await?,
+        };
+        let raw_bytes = block.raw_bytes();
+        if buffer.copies().is_untouched() {
+            // SAFETY: only this copy uses the block until it has ended.
+            unsafe { raw_bytes.zero(0, buffer.bytes as usize) };
+            return Ok(block);
+        }
+        if let CopySource::Device(copy) = source {
+            return Ok(copy.download(0, TransferMemory::block(block, buffer.bytes as usize)).await?.into_owner());
+        }
+        let chunks = buffer.chunks(0, buffer.bytes).map(|chunk| {
+            let (shared, buffer, source) = (Arc::clone(self), Arc::clone(buffer), source.clone());
+            async move {
+                let (at, bytes) = (chunk * buffer.chunk, buffer.chunk_bytes(chunk));
+                let frame = shared.chunk(&buffer, source, chunk).await?;
+                // SAFETY: only this copy uses the block until it has ended, and no two chunks overlap.
+                unsafe { raw_bytes.write(at, &frame[..bytes]) };
+                Ok::<_, Error>(())
+            }
+        });
+        stream::iter(chunks).buffer_unordered(CHUNKS).try_collect::<()>().await?;
+        Ok(block)
+    }
+
+    /// Copies to a device, over a stale copy if there is one.
+    async fn to_device(
+        self: &Arc<Self>,
+        buffer: &Arc<BufferState>,
+        source: CopySource,
+        (gpu, to): (&DeviceTier, Tier),
+    ) -> Result<Arc<DeviceCopy>, Error> {
+        let old = buffer.copies().take(to);
+        let copy = match old {
+            Some(TierCopy::Device(copy)) => copy,
+            _ => self.take_from_device(|| gpu.allocate(buffer.bytes, &self.tasks)).await?,
+        };
+        if buffer.copies().is_untouched() {
+            copy.zero().await?;
+            return Ok(copy);
+        }
+        if let CopySource::Memory(raw_bytes) = source {
+            // SAFETY: the word is closed until the copy has ended: no thread writes the memory or frees it.
+            let bytes = unsafe { InPlaceSource::new(raw_bytes, Arc::clone(buffer)) };
+            copy.upload(0, bytes).await?;
+            return Ok(copy);
+        }
+        let chunks = buffer.chunks(0, buffer.bytes).map(|chunk| {
+            let (shared, buffer) = (Arc::clone(self), Arc::clone(buffer));
+            let (source, copy) = (source.clone(), Arc::clone(&copy));
+            async move {
+                let frame = shared.chunk(&buffer, source, chunk).await?;
+                let frame = TransferMemory::frame(frame, buffer.chunk_bytes(chunk));
+                copy.upload(chunk * buffer.chunk, frame).await.map(drop)
+            }
+        });
+        stream::iter(chunks).buffer_unordered(CHUNKS).try_collect::<()>().await?;
+        Ok(copy)
+    }
+
+    /// Copies to files the chunks that the target does not have yet.
+    async fn to_files(
+        self: &Arc<Self>,
+        buffer: &Arc<BufferState>,
+        source: CopySource,
+        (store, to): (&Store, Tier),
+    ) -> Result<Pieces, Error> {
+        let (versions, old) = {
+            let copies = buffer.copies();
+            (copies.versions.clone(), copies.pieces(to).cloned())
+        };
+        let chunks = versions.into_iter().enumerate().map(|(chunk, version)| {
+            let kept = old.as_ref().and_then(|old| old[chunk].clone()).filter(|(_, has)| *has == version);
+            let (shared, buffer) = (Arc::clone(self), Arc::clone(buffer));
+            let (source, store) = (source.clone(), store.clone());
+            async move {
+                // Version 0 is zeros that were never written.
+                if kept.is_some() || version == 0 {
+                    return Ok(kept);
+                }
+                let frame = shared.chunk(&buffer, source, chunk).await?;
+                Ok(Some((store.put(frame, buffer.chunk_bytes(chunk)).await.result?, version)))
+            }
+        });
+        stream::iter(chunks).buffered(CHUNKS).try_collect().await
+    }
+
+    /// Reads a chunk of a source into a frame.
+    async fn chunk(&self, buffer: &Arc<BufferState>, source: CopySource, chunk: usize) -> Result<Frame, Error> {
+        let (at, bytes) = (chunk * buffer.chunk, buffer.chunk_bytes(chunk));
+        if let CopySource::Pieces(pieces, store) = &source
+            && let Some((piece, _)) = &pieces[chunk]
+        {
+            return Ok(store.get(piece).await?);
+        }
+        let mut frame = self.frame(bytes).await?;
+        match source {
+            CopySource::Pieces(..) => frame[..bytes].fill(0),
+            // SAFETY: the word is closed, or held shared for the copy, until that has ended: no thread writes the
+            // memory or frees it.
+            CopySource::Memory(raw_bytes) => unsafe { raw_bytes.read(at, &mut frame[..bytes]) },
+            CopySource::Device(copy) => {
+                return Ok(copy.download(at, TransferMemory::frame(frame, bytes)).await?.into_owner());
+            }
+        }
+        Ok(frame)
+    }
+
+    /// A frame of staging memory.
+    pub(super) async fn frame(&self, bytes: usize) -> Result<Frame, Error> {
+        self.frames.wait(bytes).await.map_err(|_| Error::Memory(ErrorKind::OutOfMemory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BufferOptions, Manager};
+    use super::*;
+    use std::cell::Cell;
+    use std::task::{Context, Poll, Waker};
+    use std::time::{Duration, Instant};
+    use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
+
+    thread_local! {
+        /// Whether copies of this thread's tasks panic.
+        static PANICS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn panic_if_told() {
+        assert!(!PANICS.get(), "in a copy, on purpose");
+    }
+
+    /// Runs tasks until a future has ended.
+    fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
+        let (mut future, begun) = (std::pin::pin!(future), Instant::now());
+        while begun.elapsed() < Duration::from_secs(20) {
+            if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return ended;
+            }
+            tasks.run(Duration::MAX);
+            std::thread::yield_now();
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn a_copy_that_panics_is_a_failed_copy() {
+        let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+        let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
+        let builder = Manager::builder().memory(4 << 20).disk(Arc::new(files), StoreOptions::new(64 << 20));
+        let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
+        let manager = drive(&tasks, built).expect("it is built");
+        let named = |name: &str| BufferOptions { name: Some(name.into()), ..BufferOptions::default() };
+        let buffer = drive(&tasks, manager.allocate_async(1 << 20, named("a"))).expect("room");
+        drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
+        PANICS.set(true);
+        assert_eq!(drive(&tasks, manager.sync_async(&buffer)), Err(Error::Panicked));
+        assert_eq!(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).map(drop), Err(Error::Panicked));
+        PANICS.set(false);
+        manager.check().expect("sound");
+        // A tier that failed is suspended until then.
+        manager.tick(1_000_000);
+        drop(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).expect("room, and the name is free"));
+        drive(&tasks, manager.sync_async(&buffer)).expect("durable");
+        drive(&tasks, manager.demote_async(&buffer, 1)).expect("moved");
+        PANICS.set(true);
+        assert_eq!(drive(&tasks, buffer.lease_best_async()).map(drop), Err(Error::Panicked));
+        PANICS.set(false);
+        manager.tick(2_000_000);
+        assert!(drive(&tasks, buffer.lease_best_async()).expect("brought up").iter().all(|byte| *byte == 7));
+        manager.check().expect("sound");
+    }
+}

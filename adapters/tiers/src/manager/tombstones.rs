@@ -1,0 +1,48 @@
+//! Objects in stores of buffers that were freed, until the store has removed them.
+//!
+//! Promises upward: every commit that makes a name durable removes the objects that had the name before.
+//! Asks from below: nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use terrace_core::residence::Tier;
+use terrace_file::Change;
+
+/// Objects of freed buffers by name, until the store has removed them. The commit that makes their name durable again
+/// removes them too: no two durable buffers share a name, and a removed buffer does not come back under another.
+#[derive(Debug, Default)]
+pub(super) struct Tombstones(BTreeMap<String, (Tier, BTreeSet<u64>)>);
+
+impl Tombstones {
+    pub(super) fn add(&mut self, name: &str, tier: Tier, object: u64) {
+        self.0.entry(name.into()).or_insert((tier, BTreeSet::new())).1.insert(object);
+    }
+
+    /// The tier that has objects of this name.
+    pub(super) fn tier(&self, name: &str) -> Option<Tier> {
+        self.0.get(name).map(|(tier, _)| *tier)
+    }
+
+    /// Changes that remove the objects of this name.
+    pub(super) fn removals(&self, name: &str) -> impl Iterator<Item = Change> {
+        self.0.get(name).into_iter().flat_map(|(_, objects)| objects).map(|object| Change::Remove { object: *object })
+    }
+
+    /// Forgets objects that the store has removed.
+    pub(super) fn removed(&mut self, name: &str, objects: &[u64]) {
+        if let Some((_, tombstones)) = self.0.get_mut(name) {
+            tombstones.retain(|tombstone| !objects.contains(tombstone));
+            if tombstones.is_empty() {
+                self.0.remove(name);
+            }
+        }
+    }
+}
+
+/// The objects that changes remove.
+pub(super) fn removed(changes: &[Change]) -> Vec<u64> {
+    let removed = |change: &Change| match change {
+        Change::Remove { object } => Some(*object),
+        _ => None,
+    };
+    changes.iter().filter_map(removed).collect()
+}

@@ -1,0 +1,145 @@
+//! Options of allocations; lists of buffers and tiers; counters of moves.
+
+use super::buffer_state::BufferState;
+use super::{Error, Manager};
+use crate::detect;
+use crate::ledger::{CopyOutcome, LedgerEvent, PlacementHint, TierView};
+use std::sync::Arc;
+use terrace_core::residence::Tier;
+use terrace_file::{Store, StoreStats};
+
+/// Options of an allocation.
+#[derive(Clone, Debug, Default)]
+pub struct BufferOptions {
+    /// Its name: a named buffer can be made durable.
+    pub name: Option<String>,
+    /// Its tenant.
+    pub tenant: u16,
+    /// Preferences for its placement.
+    pub hint: PlacementHint,
+    /// Whether to wait for frees of other users: first come, first served. Leases are granted meanwhile, as those users
+    /// may need them before they can free; the request waits as long as they keep the room.
+    pub wait: bool,
+}
+
+/// The current state of one buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferInfo {
+    /// Its name.
+    pub name: Option<String>,
+    /// The file that it maps, as errors name it.
+    pub file: Option<String>,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The best tier that has its newest bytes; of a mapped file, the number after the last tier's.
+    pub tier: Tier,
+    /// Whether its newest bytes survive a power cut.
+    pub durable: bool,
+    /// Whether a lease is held.
+    pub leased: bool,
+}
+
+/// The current state of one tier.
+#[derive(Clone, Debug)]
+pub struct TierInfo {
+    /// Its number: 0 is the best.
+    pub tier: Tier,
+    /// Its kind, as far as that is known without measuring.
+    pub kind: Option<detect::TierKind>,
+    /// What it lies on: `cuda:0`, `cpu`, a directory.
+    pub device: String,
+    /// Its capacity and use.
+    pub view: TierView,
+    /// Counters of its files, where it has any.
+    pub files: Option<StoreStats>,
+}
+
+/// Counters of moves since the manager was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MoveStats {
+    /// Copies to better tiers.
+    pub up: u64,
+    /// Bytes of them.
+    pub bytes_up: u64,
+    /// Copies to lower tiers.
+    pub down: u64,
+    /// Bytes of those, including chunks that the target had already.
+    pub bytes_down: u64,
+    /// Redundant copies that were dropped.
+    pub dropped: u64,
+    /// Copies that failed, or found no room.
+    pub failed: u64,
+}
+
+impl MoveStats {
+    pub(super) fn count(&mut self, event: &LedgerEvent, bytes: u64) {
+        match event {
+            LedgerEvent::CopyEnded { from, to, outcome: CopyOutcome::Done, .. } if to < from => {
+                self.up += 1;
+                self.bytes_up += bytes;
+            }
+            LedgerEvent::CopyEnded { outcome: CopyOutcome::Done, .. } => {
+                self.down += 1;
+                self.bytes_down += bytes;
+            }
+            LedgerEvent::CopyEnded {
+                outcome: CopyOutcome::Full | CopyOutcome::Failed | CopyOutcome::SourceFailed,
+                ..
+            } => self.failed += 1,
+            LedgerEvent::DropEnded { done: true, .. } => self.dropped += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Manager {
+    /// Lists all buffers.
+    pub fn list(&self) -> Vec<BufferInfo> {
+        if self.shared.check_process().is_err() {
+            return Vec::new();
+        }
+        let state = self.shared.state();
+        let listed = |buffer: &Arc<BufferState>| {
+            let view = state.ledger.view(buffer.id).ok()?;
+            Some(BufferInfo {
+                name: buffer.name().map(Into::into),
+                file: None,
+                bytes: buffer.bytes,
+                tier: view.residence.best(),
+                durable: view.synced.is_some_and(|(_, version)| version == view.version),
+                leased: buffer.lease.is_held(),
+            })
+        };
+        let files = self.shared.listed_files(&state.mapped);
+        state.buffers.values().filter_map(listed).chain(files).collect()
+    }
+
+    /// Lists the tiers, best first.
+    pub fn tiers(&self) -> Vec<TierInfo> {
+        if self.shared.check_process().is_err() {
+            return Vec::new();
+        }
+        let state = self.shared.state();
+        let of = |tier| {
+            let (made, view) = (&self.shared.tiers[usize::from(tier)], state.ledger.tier(tier)?);
+            let files = self.shared.store(tier).ok().map(Store::stats);
+            Some(TierInfo { tier, kind: made.kind, device: made.device.clone(), view, files })
+        };
+        self.shared.tiers().filter_map(of).collect()
+    }
+
+    /// The best tier of a kind.
+    ///
+    /// # Errors
+    /// [`Error::Absent`].
+    pub fn tier(&self, kind: detect::TierKind) -> Result<Tier, Error> {
+        self.shared.check_process()?;
+        let of = |tier: &Tier| self.shared.tiers[usize::from(*tier)].kind == Some(kind);
+        self.shared.tiers().find(of).ok_or(Error::Absent(kind))
+    }
+
+    /// Counters of moves so far.
+    pub fn move_stats(&self) -> MoveStats {
+        self.shared.check_process().map_or_else(|_| MoveStats::default(), |()| self.shared.state().moves)
+    }
+}
