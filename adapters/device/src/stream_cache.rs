@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn the_cap_shrinks_above_80_percent_and_grows_below_30() {
         let mut front = StreamCache::new(4, 1024, 8);
-        let policy = CachePolicy { least: 256, most: 2048, ..CachePolicy::default() };
+        let policy = CachePolicy { min: 256, max: 2048, ..CachePolicy::default() };
         let mut fits = |used| {
             front.adapt(&policy, used, 100);
             let count = (0..8).filter(|&i| front.put(1, block(i, 256))).count();
