@@ -380,7 +380,9 @@ impl Device {
         self.description().capabilities.visibility()
     }
 
-    /// Checks every invariant. O(n); for tests.
+    /// Checks every invariant: of the arenas, the fences, the streams' caches, and the blocks that wait.
+    ///
+    /// O(n log n); for tests.
     ///
     /// # Errors
     /// The clause that does not hold.
