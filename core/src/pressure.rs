@@ -136,16 +136,16 @@ pub struct CachePolicy {
     pub shrink_above: u64,
     /// Permille of capacity in use below which caches grow.
     pub grow_below: u64,
-    /// The least cap that is advised, in the cap's unit: bytes, or a cache's granules.
-    pub least: u64,
-    /// The greatest cap that is advised, in the cap's unit.
-    pub most: u64,
+    /// The minimum cap that is advised, in the cap's unit: bytes, or a cache's granules.
+    pub min: u64,
+    /// The maximum cap that is advised, in the cap's unit.
+    pub max: u64,
 }
 
 impl Default for CachePolicy {
     /// 800, 300, no bounds.
     fn default() -> Self {
-        Self { shrink_above: 800, grow_below: 300, least: 0, most: u64::MAX }
+        Self { shrink_above: 800, grow_below: 300, min: 0, max: u64::MAX }
     }
 }
 
@@ -157,9 +157,9 @@ impl CachePolicy {
         let above = capacity != 0 && u128::from(used) * 1000 > u128::from(capacity) * u128::from(self.shrink_above);
         let below = capacity == 0 || !at_least(used, capacity, self.grow_below);
         // 1.5 = 3/2; a cap of 1 byte still grows, because the half is rounded up.
-        let grown = cap.saturating_add(cap.div_ceil(2)).min(self.most);
+        let grown = cap.saturating_add(cap.div_ceil(2)).min(self.max);
         let shrunk = (u128::from(cap) * 2 / 3) as u64;
-        let shrunk = shrunk.max(self.least);
+        let shrunk = shrunk.max(self.min);
         if above && shrunk < cap {
             CapAdvice::Shrink(shrunk)
         } else if below && !above && grown > cap {

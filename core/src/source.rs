@@ -140,7 +140,8 @@ pub trait Source {
 /// A source over lent memory: a static array, for example.
 ///
 /// Regions are cut from the low end. The space of the region taken last is free as soon as it is returned; the space of
-/// any other, when all regions have been returned.
+/// any other, when all regions have been returned. Until then the source writes two words into it, so that a second return
+/// of the same region is recognised.
 ///
 /// # Example
 /// ```
@@ -161,11 +162,17 @@ pub struct FixedSource<'a> {
     used: u64,
     /// Regions taken and not returned; at 0 the stack is empty.
     out: u64,
+    /// Head of the list of regions returned below the top of the stack: an id, or [`NONE`]. The first two words of each
+    /// are the id of the next and its bytes.
+    returned: u64,
     usage: SourceUsage,
 }
 
 /// Start and size of a region of a [`FixedSource`] are multiples of this, a cache line.
 const LINE: u64 = 64;
+
+/// The end of the list of returned regions.
+const NONE: u64 = u64::MAX;
 
 impl<'a> FixedSource<'a> {
     /// A source over the whole cache lines of 64 bytes in `memory`.
@@ -173,7 +180,36 @@ impl<'a> FixedSource<'a> {
         let first = memory.as_ptr().addr() as u64;
         let base = first.next_multiple_of(LINE);
         let capacity = (first + size_of_val(memory) as u64).saturating_sub(base) & !(LINE - 1);
-        Self { memory, base, used: 0, out: 0, usage: SourceUsage { capacity, ..SourceUsage::default() } }
+        let usage = SourceUsage { capacity, ..SourceUsage::default() };
+        Self { memory, base, used: 0, out: 0, returned: NONE, usage }
+    }
+
+    /// Whether `region` can be one that is out: whole lines of the stack, none of them in a returned region.
+    ///
+    /// O(regions returned below the top of the stack).
+    fn is_out(&self, region: Region) -> bool {
+        let Region { id, base, bytes } = region;
+        let in_stack = id <= self.used && bytes > 0 && bytes <= self.used - id && (id | bytes) & (LINE - 1) == 0;
+        if !in_stack || base != self.base + id || (self.out == 1) != (bytes == self.usage.reserved) {
+            return false;
+        }
+        // A holder that writes to a region after its return can break the list: then every return is refused.
+        let (mut at, mut left) = (self.returned, self.used / LINE);
+        while at != NONE {
+            let record = self.first_word(at).and_then(|word| self.memory.get(word..)?.first_chunk());
+            let Some(&[next, length]) = record.filter(|_| left > 0) else { return false };
+            if at < id + bytes && id < at.saturating_add(length) {
+                return false;
+            }
+            (at, left) = (next, left - 1);
+        }
+        true
+    }
+
+    /// Index in `memory` of the first word of a region.
+    fn first_word(&self, id: u64) -> Option<usize> {
+        let first = self.memory.as_ptr().addr() as u64;
+        usize::try_from((self.base - first).checked_add(id)? / size_of::<u64>() as u64).ok()
     }
 }
 
@@ -193,19 +229,27 @@ impl Source for FixedSource<'_> {
     }
 
     /// Frees the region at once if it was taken last; else when all regions have been returned.
+    ///
+    /// A copy of a handle that was returned is refused until some of its bytes are taken again; from then on it cannot be told
+    /// from a handle that is out.
     fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
-        let inside = region.base == self.base + region.id && region.id + region.bytes <= self.used;
-        if self.out == 0 || !inside || region.bytes > self.usage.reserved {
-            return Err(SourceError::Misuse("a region is given back once, to the source it came from"));
+        let misuse = SourceError::Misuse("a region is given back once, to the source it came from");
+        if !self.is_out(region) {
+            return Err(misuse);
+        }
+        if self.out == 1 {
+            (self.used, self.returned) = (0, NONE);
+        } else if region.id + region.bytes == self.used {
+            self.used = region.id;
+        } else {
+            let word = self.first_word(region.id).ok_or(misuse)?;
+            let record = self.memory.get_mut(word..).and_then(<[u64]>::first_chunk_mut).ok_or(misuse)?;
+            *record = [self.returned, region.bytes];
+            self.returned = region.id;
         }
         self.out -= 1;
         self.usage.reserved -= region.bytes;
         self.usage.calls += 1;
-        if self.out == 0 {
-            self.used = 0;
-        } else if region.id + region.bytes == self.used {
-            self.used = region.id;
-        }
         Ok(())
     }
 

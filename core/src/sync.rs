@@ -8,10 +8,10 @@
 //! Counters and links are `usize` and `u32`: widths that every supported target can compare and swap.
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 #[cfg(not(loom))]
-pub use portable_atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+pub use portable_atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Tells the processor that this thread spins until another thread acts.
 ///

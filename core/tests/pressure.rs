@@ -59,7 +59,7 @@ fn caches_grow_below_30_and_shrink_above_80_percent() {
 
 #[test]
 fn caps_stay_within_their_bounds() {
-    let policy = CachePolicy { least: 60, most: 120, ..CachePolicy::default() };
+    let policy = CachePolicy { min: 60, max: 120, ..CachePolicy::default() };
     assert_eq!(policy.advise(0, 10, 100), CapAdvice::Grow(120));
     assert_eq!(policy.advise(0, 10, 120), CapAdvice::Keep);
     assert_eq!(policy.advise(10, 10, 80), CapAdvice::Shrink(60));

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use range_model::GRANULE;
 use range_model::world::{Act, PLOT, World};
 use terrace_core::{
-    Allocator, AnyFit, BestFit, Branch, ExtentKind, FirstFit, Fit, GoodFit, Index, Range, RangeExtent, Request, Slot,
-    WorstFit,
+    Allocator, AnyFit, BestFit, Branch, ExtentKind, FirstFit, Fit, GoodFit, Index, Owner, Range, RangeExtent, Request,
+    Slot, WorstFit,
 };
 
 /// Slots of each range: more than the tests use.
@@ -85,6 +85,25 @@ fn each_strategy_on_one_picture() {
     assert_eq!(picture(any(Fit::Best)), 15);
     assert_eq!(picture(any(Fit::Worst)), 5 + 9 - 3, "the high end of the lower of two of 9");
     assert_eq!(picture(any(Fit::Good)), 15, "a bin of its own for 3 granules");
+}
+
+#[test]
+fn statistics_count_calls_whatever_the_tickets() {
+    for (last, step) in [(0, 1), (0, 2), (1, 2), (1000, 7)] {
+        let slots = vec![Slot::EMPTY; 64];
+        let mut range = Range::new(slots, GRANULE, GoodFit::new()).expect("valid").with_tickets(last, step);
+        let count = |range: &Range<_, _>| (range.stats().allocations, range.stats().frees, range.stats().hits);
+        assert_eq!(count(&range), (0, 0, 0));
+        range.add_region(0, 16 * GRANULE).expect("room");
+        let blocks = [1, 2, 3].map(|granules| range.allocate(Request::new(granules * GRANULE)).expect("room"));
+        range.free(blocks[0], Owner(0)).expect("live");
+        let renamed = range.rename(blocks[1]).expect("live");
+        assert_eq!(count(&range), (3, 1, 3), "a new ticket is no new block");
+        let resized = range.resize(renamed, GRANULE).expect("shrinks");
+        range.free(resized, Owner(0)).expect("live");
+        range.free(blocks[2], Owner(0)).expect("live");
+        assert_eq!(count(&range), (3, 3, 3));
+    }
 }
 
 /// The last gap of the only region.

@@ -131,7 +131,7 @@ impl Link for Dma {
 }
 
 /// Three looks: short of what a slow engine needs.
-const PATIENCE: Backoff = Backoff { first: 1, max: 1, total: 2 };
+const BACKOFF: Backoff = Backoff { first: 1, max: 1, total: 2 };
 
 /// An act may fail for reasons of the engine, and for no other.
 fn passing<T>(result: Result<T, BridgeError<&'static str>>) -> Result<(), TestCaseError> {
@@ -146,19 +146,19 @@ fn a_shadow_that_is_too_small_is_refused() {
     let (_, dma) = Dma::new(9);
     let words = (1..shadow_words(SHAPE)).map(|_| AtomicU32::new(0)).collect();
     let small = Shared(Rc::new(Shadow { header: Header::new(), words }));
-    let refused = Sender::create(small, SHAPE, dma, NoDelay, PATIENCE).err();
+    let refused = Sender::create(small, SHAPE, dma, NoDelay, BACKOFF).err();
     assert!(matches!(refused, Some(BridgeError::Ring(RingError::BadLayout(_)))), "{refused:?}");
 }
 
 #[test]
 fn an_engine_that_never_comes_back_is_late() {
     let (shadow, dma) = Dma::new(0);
-    let refused = Receiver::create(shadow, SHAPE, dma.clone(), NoDelay, PATIENCE).err();
+    let refused = Receiver::create(shadow, SHAPE, dma.clone(), NoDelay, BACKOFF).err();
     assert_eq!(refused, Some(BridgeError::Late));
     dma.0.borrow_mut().fails = Some(0);
     let (shadow, _) = Dma::new(0);
     assert_eq!(
-        Receiver::create(shadow, SHAPE, dma, NoDelay, PATIENCE).err(),
+        Receiver::create(shadow, SHAPE, dma, NoDelay, BACKOFF).err(),
         Some(BridgeError::Link("the engine is busy"))
     );
 }
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn what_is_sent_arrives_once_in_order(acts in prop::collection::vec((0..8u8, 0..4u8), 1..300)) {
         let (shadow, dma) = Dma::new(9);
-        let mut sender = Sender::create(shadow, SHAPE, dma.clone(), NoDelay, PATIENCE).expect("the engine is quick");
+        let mut sender = Sender::create(shadow, SHAPE, dma.clone(), NoDelay, BACKOFF).expect("the engine is quick");
         let (mut sent, mut received) = (0, 0);
         dma.0.borrow_mut().pace = 1;
         for (act, count) in acts {
@@ -194,7 +194,7 @@ proptest! {
     #[test]
     fn what_the_peer_sends_arrives_once_in_order(acts in prop::collection::vec((0..8u8, 0..4u8), 1..300)) {
         let (shadow, dma) = Dma::new(9);
-        let mut receiver = Receiver::create(shadow, SHAPE, dma.clone(), NoDelay, PATIENCE).expect("the engine is quick");
+        let mut receiver = Receiver::create(shadow, SHAPE, dma.clone(), NoDelay, BACKOFF).expect("the engine is quick");
         let (mut sent, mut received, mut bytes) = (0, 0u32, [0; 4]);
         dma.0.borrow_mut().pace = 1;
         for (act, count) in acts {

@@ -320,8 +320,8 @@ impl Device {
     /// Lets the streams' caches follow the pressure: smaller above 80 %, larger below 30 %.
     pub fn adapt(&self) {
         let options = self.service.options();
-        let (least, most) = (options.cached / 16, options.cached.saturating_mul(16));
-        self.service.adapt(&CachePolicy { least, most, ..CachePolicy::default() });
+        let (min, max) = (options.cached / 16, options.cached.saturating_mul(16));
+        self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
     /// Changes the most bytes to take from the driver; 0: no limit. What is over it stays.
@@ -380,7 +380,9 @@ impl Device {
         self.description().capabilities.visibility()
     }
 
-    /// Checks every invariant. O(n); for tests.
+    /// Checks every invariant: of the arenas, the fences, the streams' caches, and the blocks that wait.
+    ///
+    /// O(n log n); for tests.
     ///
     /// # Errors
     /// The clause that does not hold.

@@ -5,6 +5,10 @@
 //! Asks from below: the global allocator, when a stack grows; a search of the arena takes the larger blocks out first, so
 //! that they hide no memory from the search.
 
+mod check;
+
+pub(crate) use check::check_apart;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use terrace_core::pressure::{CachePolicy, CapAdvice};
@@ -83,11 +87,13 @@ pub(crate) struct StreamCache {
     stacks: Box<[Vec<Block>]>,
     /// Blocks of more granules, in no order; at most [`RECENT`], and `per_size` of a size.
     recent: Vec<Block>,
-    /// Bytes in all stacks: at most `cap` when the last one was put.
+    /// Bytes in all stacks: at most the larger of `cap` and `held`.
     bytes: u64,
     /// Blocks in all stacks.
     blocks: u64,
     cap: u64,
+    /// `bytes` when `cap` last changed: what a smaller cap found there stays.
+    held: u64,
     /// Most blocks in a stack.
     per_size: usize,
     /// Whether `put` refuses every block, since no user's handle of the stream is left.
@@ -114,7 +120,7 @@ impl StreamCache {
     pub(crate) fn new(granules: u64, cap: u64, per_size: u32) -> Self {
         let stacks = (0..granules).map(|_| Vec::new()).collect();
         let recent = Vec::with_capacity(RECENT);
-        Self { stacks, recent, bytes: 0, blocks: 0, cap, per_size: per_size as usize, closed: false, hits: 0 }
+        Self { stacks, recent, bytes: 0, blocks: 0, cap, held: 0, per_size: per_size as usize, closed: false, hits: 0 }
     }
 
     /// Takes the block of a size that was put last.
@@ -166,6 +172,16 @@ impl StreamCache {
         room
     }
 
+    /// All blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.stacks.iter().flatten().chain(&self.recent)
+    }
+
+    /// Whether there are larger blocks.
+    pub(crate) fn has_recent(&self) -> bool {
+        !self.recent.is_empty()
+    }
+
     /// Takes out the larger blocks.
     pub(crate) fn take_recent(&mut self) -> Vec<Block> {
         self.recent.drain(..).collect()
@@ -186,7 +202,7 @@ impl StreamCache {
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
             CapAdvice::Keep => {}
-            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => self.cap = cap,
+            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => (self.cap, self.held) = (cap, self.bytes),
         }
     }
 
@@ -281,7 +297,7 @@ mod tests {
     #[test]
     fn the_cap_shrinks_above_80_percent_and_grows_below_30() {
         let mut front = StreamCache::new(4, 1024, 8);
-        let policy = CachePolicy { least: 256, most: 2048, ..CachePolicy::default() };
+        let policy = CachePolicy { min: 256, max: 2048, ..CachePolicy::default() };
         let mut fits = |used| {
             front.adapt(&policy, used, 100);
             let count = (0..8).filter(|&i| front.put(1, block(i, 256))).count();

@@ -18,8 +18,8 @@ impl Format for InitError {
             Self::Region(RegionError::TooSmall) => {
                 write!(f, "too small: nothing would be left beside the region's tables")
             }
-            Self::Region(RegionError::TooLarge { most }) => {
-                write!(f, "too large: a region of this heap has at most {=usize} bytes; add it in parts", most);
+            Self::Region(RegionError::TooLarge { max }) => {
+                write!(f, "too large: a region of this heap has at most {=usize} bytes; add it in parts", max);
             }
             Self::Region(RegionError::Overlaps) => write!(f, "overlaps a region that this heap has already"),
             Self::Region(RegionError::TooMany) => {

@@ -47,10 +47,8 @@ pub use static_memory::{StaticBytes, StaticClaim};
 #[doc(hidden)]
 pub use stats::LowWaterMark;
 pub use stats::{HeapCounters, HeapStats};
-/// A heap without a lock, for one owner: [`terrace_core::heap::RegionHeap`].
-pub use terrace_core::heap::RegionHeap as PlainHeap;
 pub use terrace_core::heap::{
-    Checked, Fast, HeaderHeap, HeapConfig, HeapUsage, Narrow, Packed, Records, RegionError, Small, Wide,
+    Checked, Fast, HeaderHeap, HeapConfig, HeapUsage, Narrow, Packed, Records, RegionError, RegionHeap, Small, Wide,
 };
 pub use terrace_core::{FreeError, Violation};
 

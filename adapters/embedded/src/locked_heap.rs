@@ -127,7 +127,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
 
     /// Defers a free, without taking the lock: for interrupt handlers.
     ///
-    /// Later calls complete it, two blocks each.
+    /// Later calls complete it, two blocks each, in any order. O(capacity of `Q`).
     ///
     /// Until then the block counts as live.
     ///
@@ -222,27 +222,31 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     #[cold]
     #[inline(never)]
     fn allocate_slow(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let mut block = None;
         if self.collect() > 0 {
-            block = self.locked(|state| state.allocate(&self.queue, layout));
-        }
-        let mut low_water = self.locked(|state| state.low_water());
-        while block.is_none() {
-            let hook = self.locked(|state| state.out_of_memory.take());
-            let again = hook.is_some_and(|hook| call_out_of_memory_hook(hook, layout));
-            let tried;
-            (tried, block) = self.locked(|state| {
-                state.out_of_memory = state.out_of_memory.or(hook);
-                state.drain(&self.queue, DRAIN_PER_CALL);
-                let again = low_water.lowered(state.low_water()) && again;
-                (again, if again { state.allocate(&self.queue, layout) } else { None })
-            });
-            if !tried {
-                self.locked(|state| state.counters.failures = state.counters.failures.wrapping_add(1));
-                return None;
+            let block = self.locked(|state| state.allocate(&self.queue, layout));
+            if block.is_some() {
+                return block;
             }
         }
-        block
+        let (mut low_water, mut hook) = self.locked(|state| (state.low_water(), state.out_of_memory.take()));
+        loop {
+            let again = hook.is_some_and(|hook| call_out_of_memory_hook(hook, layout));
+            let (tried, block) = self.locked(|state| {
+                state.out_of_memory = state.out_of_memory.or(hook);
+                state.drain(&self.queue, DRAIN_PER_CALL);
+                let tried = low_water.lowered(state.low_water()) && again;
+                let block = if tried { state.allocate(&self.queue, layout) } else { None };
+                if !tried {
+                    state.counters.failures = state.counters.failures.wrapping_add(1);
+                } else if block.is_none() {
+                    hook = state.out_of_memory.take();
+                }
+                (tried, block)
+            });
+            if block.is_some() || !tried {
+                return block;
+            }
+        }
     }
 
     /// Runs the hook for bad frees, if there is one.

@@ -60,7 +60,7 @@ fn statistics_and_errors_are_formatted() {
         InitError::Null,
         InitError::Taken,
         InitError::Region(RegionError::TooSmall),
-        InitError::Region(RegionError::TooLarge { most: 0x1234_5678 }),
+        InitError::Region(RegionError::TooLarge { max: 0x1234_5678 }),
         InitError::Region(RegionError::Overlaps),
         InitError::Region(RegionError::TooMany),
     ];

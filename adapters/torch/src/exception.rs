@@ -66,7 +66,7 @@ pub fn throw(message: String) {
     // SAFETY: `error` has room for the object; the constructor copies the string.
     unsafe { (library.construct)(error, text.as_ptr()) };
     // The exception unwinds through this frame, so no value with a destructor may be live from here on.
-    drop(text);
+    drop((message, text));
     // SAFETY: the exception made above, with the type info and destructor of its class.
     unsafe { (library.throw)(error, library.type_info, library.destruct) }
 }

@@ -10,6 +10,7 @@
 
 use crate::filter::Filter;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_device::{Capture, Device, DeviceError, GraphPool, Stream};
@@ -36,8 +37,8 @@ struct GraphPoolState {
 
 struct CountedPool {
     pool: GraphPool,
-    /// Number of `begin`s without a `release`.
-    users: u32,
+    /// Number of `begin`s without a `release`; at 0 the pool is removed.
+    users: NonZeroU32,
 }
 
 struct PoolScope {
@@ -59,9 +60,9 @@ impl PoolScopes {
     pub fn begin(&self, device: &Device, id: PoolId, filter: Filter) -> Result<(), DeviceError> {
         let mut inner = self.inner();
         if let Some(pool) = inner.pools.get_mut(&id) {
-            pool.users += 1;
+            pool.users = pool.users.saturating_add(1);
         } else {
-            inner.pools.insert(id, CountedPool { pool: device.graph_pool()?, users: 1 });
+            inner.pools.insert(id, CountedPool { pool: device.graph_pool()?, users: NonZeroU32::MIN });
         }
         inner.open.push(PoolScope { id, filter, routed: HashMap::new() });
         self.open.store(inner.open.len(), Ordering::Release);
@@ -83,9 +84,9 @@ impl PoolScopes {
     pub fn release(&self, id: PoolId) -> bool {
         let mut inner = self.inner();
         let Some(pool) = inner.pools.get_mut(&id) else { return false };
-        pool.users -= 1;
-        if pool.users == 0 {
-            inner.pools.remove(&id);
+        match NonZeroU32::new(pool.users.get() - 1) {
+            Some(left) => pool.users = left,
+            None => _ = inner.pools.remove(&id),
         }
         true
     }

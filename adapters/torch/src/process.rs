@@ -72,34 +72,34 @@ pub fn all_opened() -> Vec<Arc<TorchDevice>> {
 }
 
 /// The device; opens it at its first use.
-pub fn open(device: i32) -> Result<Arc<TorchDevice>, TorchFailure> {
-    if let Some(card) = opened(device)? {
-        return Ok(card);
+pub fn open(ordinal: i32) -> Result<Arc<TorchDevice>, TorchFailure> {
+    if let Some(device) = opened(ordinal)? {
+        return Ok(device);
     }
-    let (ordinal, slot) = slot(device)?;
+    let (at, slot) = slot(ordinal)?;
     let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(card) = &*slot {
-        return Ok(Arc::clone(card));
+    if let Some(device) = &*slot {
+        return Ok(Arc::clone(device));
     }
-    let card = Arc::new(TorchDevice::open(ordinal, options()?)?);
+    let device = Arc::new(TorchDevice::open(at, options()?)?);
     OWNER.get_or_init(Process::current);
-    *slot = Some(Arc::clone(&card));
-    Ok(card)
+    *slot = Some(Arc::clone(&device));
+    Ok(device)
 }
 
 /// Allocates a block and returns its address; 0 for a size of 0.
-pub fn allocate(bytes: isize, device: i32, stream: u64) -> Result<u64, TorchFailure> {
+pub fn allocate(bytes: isize, ordinal: i32, stream: u64) -> Result<u64, TorchFailure> {
     let requested = u64::try_from(bytes).map_err(|_| {
         TorchFailure::new(FailureKind::Request, format!("terrace: {bytes} bytes were asked for, less than none"))
     })?;
     if requested == 0 {
         return Ok(0);
     }
-    let card = open(device)?;
+    let device = open(ordinal)?;
     let (block, pool) =
-        card.allocate(requested, stream).map_err(|error| TorchFailure::of_device(card.ordinal, &error))?;
+        device.allocate(requested, stream).map_err(|error| TorchFailure::of_device(device.ordinal, &error))?;
     let address = block.address();
-    block_table::put(TorchBlock { block, device: card, requested, stream, pool });
+    block_table::put(TorchBlock { block, device, requested, stream, pool });
     Ok(address)
 }
 
@@ -108,12 +108,12 @@ pub fn free(address: u64, stream: u64) -> Result<(), TorchFailure> {
     if address == 0 || is_forked() {
         return Ok(());
     }
-    let Some(TorchBlock { block, device: card, stream: home, .. }) = block_table::take(address) else {
+    let Some(TorchBlock { block, device, stream: home, .. }) = block_table::take(address) else {
         return Err(not_live("freed", address));
     };
-    if let Err(error) = card.prepare_free(&block, home, stream) {
-        card.quarantine(block);
-        let TorchFailure { kind, message } = TorchFailure::of_device(card.ordinal, &error);
+    if let Err(error) = device.prepare_free(&block, home, stream) {
+        device.quarantine(block);
+        let TorchFailure { kind, message } = TorchFailure::of_device(device.ordinal, &error);
         return Err(TorchFailure::new(
             kind,
             format!("{message}; the block at {address:#x} is not used again while the device is open"),
@@ -153,40 +153,40 @@ pub fn enclosing_block(address: u64) -> Option<(u64, u64)> {
 }
 
 /// Limits the memory reserved from a device to a fraction of its total memory.
-pub fn set_memory_fraction(fraction: f64, device: i32) -> Result<(), TorchFailure> {
+pub fn set_memory_fraction(fraction: f64, ordinal: i32) -> Result<(), TorchFailure> {
     if !(0.0..=1.0).contains(&fraction) {
         return Err(TorchFailure::new(
             FailureKind::Request,
             format!("terrace: a memory fraction is from 0 to 1, not {fraction}"),
         ));
     }
-    let card = open(device)?;
-    let total = card.inner.description().total;
+    let device = open(ordinal)?;
+    let total = device.inner.description().total;
     // A capacity of 0 would mean no limit.
-    card.inner.set_capacity(((total as f64 * fraction) as u64).max(1));
+    device.inner.set_capacity(((total as f64 * fraction) as u64).max(1));
     Ok(())
 }
 
 /// Opens a scope: allocations that the filter accepts come from the pool.
-pub fn begin_pool(device: i32, id: PoolId, filter: Filter) -> Result<(), TorchFailure> {
-    let card = open(device)?;
-    card.begin(id, filter).map_err(|error| TorchFailure::of_device(card.ordinal, &error))
+pub fn begin_pool(ordinal: i32, id: PoolId, filter: Filter) -> Result<(), TorchFailure> {
+    let device = open(ordinal)?;
+    device.begin(id, filter).map_err(|error| TorchFailure::of_device(device.ordinal, &error))
 }
 
 /// Calls `act`, which ends or releases a pool; fails if `act` returns false.
 ///
 /// `act` returns false if there is no such pool.
 pub fn on_pool(
-    device: i32,
+    ordinal: i32,
     id: PoolId,
     what: &str,
     act: impl FnOnce(&TorchDevice) -> bool,
 ) -> Result<(), TorchFailure> {
-    if opened(device)?.is_some_and(|card| act(&card)) {
+    if opened(ordinal)?.is_some_and(|device| act(&device)) {
         return Ok(());
     }
     let PoolId(first, second) = id;
-    let message = format!("terrace, device {device}: pool ({first}, {second}) was {what}, but not begun before");
+    let message = format!("terrace, device {ordinal}: pool ({first}, {second}) was {what}, but not begun before");
     Err(TorchFailure::new(FailureKind::Request, message))
 }
 
@@ -196,9 +196,9 @@ pub fn close() -> u64 {
         return 0;
     }
     for slot in &DEVICES {
-        let card = slot.write().unwrap_or_else(PoisonError::into_inner).take();
+        let device = slot.write().unwrap_or_else(PoisonError::into_inner).take();
         // Dropped outside the lock: closing a device waits for its queued work.
-        drop(card);
+        drop(device);
     }
     block_table::collect(|_| Some(())).len() as u64
 }

@@ -79,7 +79,7 @@ pub enum RegionError {
     /// The region has more granules than the records can address.
     TooLarge {
         /// The maximum bytes of a region of this heap.
-        most: usize,
+        max: usize,
     },
     /// The region overlaps one that was added before.
     Overlaps,
@@ -91,10 +91,10 @@ impl fmt::Display for RegionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooSmall => write!(f, "too small: nothing would be left beside the region's tables"),
-            Self::TooLarge { most } => {
+            Self::TooLarge { max } => {
                 write!(
                     f,
-                    "too large: a region of this heap has at most {most} bytes; add it in parts, or use wider records"
+                    "too large: a region of this heap has at most {max} bytes; add it in parts, or use wider records"
                 )
             }
             Self::Overlaps => write!(f, "overlaps a region that this heap has already"),
@@ -144,7 +144,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         let granules = bytes.saturating_sub(skip) / HeapRegion::<C>::GRANULE;
         if granules > C::Records::MAX_GRANULES {
             return Err(RegionError::TooLarge {
-                most: C::Records::MAX_GRANULES.saturating_mul(HeapRegion::<C>::GRANULE),
+                max: C::Records::MAX_GRANULES.saturating_mul(HeapRegion::<C>::GRANULE),
             });
         }
         for region in &mut self.regions {

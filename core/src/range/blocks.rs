@@ -177,7 +177,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
         let start = record.end - old;
         self.ticket += self.step;
-        self.totals.resizes += 1;
+        self.totals.renewals += 1;
         self.slots.slot_mut(i).name = Slot::name_of(SlotState::Live, self.ticket);
         self.index.update(&mut self.slots, i, start + size, old + record.gap - size);
         let t = &mut self.totals;
@@ -194,6 +194,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     pub fn rename(&mut self, block: Block) -> Result<Block, FreeError> {
         let i = self.live(&block)?;
         self.ticket += self.step;
+        self.totals.renewals += 1;
         let name = Slot::name_of(SlotState::Live, self.ticket);
         let size = self.size(i);
         self.slots.slot_mut(i).name = name;

@@ -58,16 +58,16 @@ pub struct Range<S, I = GoodFit> {
     fresh: u32,
     /// Head of the list of regions, linked by their `value`.
     regions: u32,
-    /// The last ticket issued.
+    /// The last ticket issued, and that before the first.
     ticket: u64,
+    before: u64,
     /// Difference of one ticket to the next.
     step: u64,
     totals: Totals,
 }
 
-/// Sums over all regions, in granules. The rest is computed: `backed - live` is free; `stats` counts each ticket that is
-/// not of a resize as an allocation, which is right at steps of 1 and without [`Range::rename`] (the arena uses both, and
-/// has counters of its own).
+/// Sums over all regions, in granules. The rest is computed: `backed - live` is free; each ticket is of an allocation, or
+/// is one of `renewals`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     live: u64,
@@ -78,7 +78,8 @@ struct Totals {
     holes: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
-    resizes: u64,
+    /// Tickets issued for blocks that were live: by resizes and by [`Range::rename`].
+    renewals: u64,
     failed: u64,
 }
 
@@ -118,6 +119,7 @@ impl<S: Slots, I: Index> Range<S, I> {
             fresh: 0,
             regions: NONE,
             ticket: 0,
+            before: 0,
             step: 1,
             totals: Totals::default(),
         })
@@ -130,9 +132,10 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// A range that numbers its blocks with every `step`-th ticket after `last`.
     ///
-    /// So several ranges of one allocator never issue the same ticket. A step of 0 counts as 1.
+    /// So several ranges of one allocator never issue the same ticket. A step of 0 counts as 1. For a range that has not
+    /// allocated yet: it counts allocations from here on.
     pub fn with_tickets(self, last: u64, step: u64) -> Self {
-        Self { ticket: last, step: step.max(1), ..self }
+        Self { ticket: last, before: last, step: step.max(1), ..self }
     }
 
     /// Adds a region of memory at `address`: all of it becomes free.
@@ -366,7 +369,7 @@ impl<S: Slots, I: Index> Allocator for Range<S, I> {
         let (index, branch) = self.index.bytes();
         let bytes = |granules: u64| granules << self.granule;
         let in_use = bytes(t.live);
-        let allocations = self.ticket - t.resizes;
+        let allocations = (self.ticket - self.before) / self.step - t.renewals;
         Stats {
             capacity: bytes(t.backed + t.holes),
             reserved: self.backed(),

@@ -101,7 +101,7 @@ impl<E: fmt::Display> fmt::Display for BridgeError<E> {
         match self {
             Self::Ring(error) => error.fmt(f),
             Self::Link(error) => write!(f, "a copy of the ring failed: {error}"),
-            Self::Late => write!(f, "a copy of the ring is late: call again, or have more patience"),
+            Self::Late => write!(f, "a copy of the ring is late: call again, or wait longer in total"),
         }
     }
 }

@@ -141,7 +141,7 @@ fn limit(kind: Kind, bytes: usize) {
     let mut shadow = Shadow::new(kind);
     // SAFETY: refused, which is asserted.
     let said = unsafe { shadow.heap.add_region(ground.start(), bytes + kind.granule) };
-    assert_eq!(said, Err(RegionError::TooLarge { most: bytes }), "{}", kind.name);
+    assert_eq!(said, Err(RegionError::TooLarge { max: bytes }), "{}", kind.name);
     assert_eq!(shadow.heap.usage().total, 0);
     shadow.judge();
     // Part of a granule more is not counted.
@@ -169,7 +169,7 @@ fn wide_records_reach_further_than_memory() {
         let start = NonNull::without_provenance(NonZero::new(4096).expect("not 0"));
         // SAFETY: refused, which is asserted.
         let said = unsafe { shadow.heap.add_region(start, 16 << 32) };
-        assert_eq!(said, Err(RegionError::TooLarge { most: 16 * (u32::MAX as usize) }));
+        assert_eq!(said, Err(RegionError::TooLarge { max: 16 * (u32::MAX as usize) }));
     }
 }
 
@@ -234,7 +234,7 @@ fn regions_that_are_not_there_are_not_asked() {
 fn errors_say_what_to_do() {
     let said = |error: RegionError| error.to_string();
     assert!(said(RegionError::TooSmall).contains("too small"));
-    assert!(said(RegionError::TooLarge { most: 4096 }).contains("at most 4096 bytes"));
+    assert!(said(RegionError::TooLarge { max: 4096 }).contains("at most 4096 bytes"));
     assert!(said(RegionError::Overlaps).contains("overlaps"));
     assert!(said(RegionError::TooMany).contains("REGIONS"));
 }

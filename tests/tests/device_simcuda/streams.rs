@@ -252,20 +252,21 @@ fn a_dropped_graph_pool_goes_back_once_its_streams_are_done() {
     let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
     let device = open(0, small()).expect("a device");
     let stream = device.stream().expect("a stream");
-    graph_pools_go_back(&session, &device, &stream);
-    let _other = device.stream().expect("another, so that frees wait for events");
-    graph_pools_go_back(&session, &device, &stream);
+    graph_pools_go_back(&session, &device, &[&stream]);
+    let other = device.stream().expect("another, so that frees wait for events");
+    graph_pools_go_back(&session, &device, &[&stream, &other]);
 }
 
-fn graph_pools_go_back(session: &Session, device: &Device, stream: &Stream) {
+fn graph_pools_go_back(session: &Session, device: &Device, streams: &[&Stream]) {
+    let stream = streams[0];
     let mut work = device.allocate(stream, 1 << 20).expect("a block");
     let captured = || {
         let pool = device.graph_pool().expect("a pool");
         let capture = stream.capture(&pool).expect("routed");
         drop(device.allocate(stream, 5 << 20).expect("the pool's"));
         drop(capture);
-        stream.synchronize().expect("nothing was put on it");
         device.trim();
+        streams.iter().for_each(|stream| stream.synchronize().expect("events are done"));
         pool
     };
     let kept = || {

@@ -14,6 +14,7 @@
 //! Tickets count a stream's events: a free gets the number of the next event, which is recorded by the first poll that needs
 //! it. It may cover more than the free, never less.
 
+mod check;
 mod fence;
 mod stream_events;
 mod wait;

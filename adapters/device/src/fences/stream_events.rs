@@ -4,7 +4,9 @@
 //! Asks from below: nothing.
 
 use crate::backend::{RawEvent, RawStream};
+use crate::error::ensure;
 use std::collections::VecDeque;
+use terrace_core::Violation;
 
 /// Whether events can still be recorded on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,23 @@ impl StreamEvents {
         self.done = self.done.max(ticket);
         let count = self.events.partition_point(|(covers, _)| *covers <= ticket);
         self.events.drain(..count).map(|(_, event)| event).collect()
+    }
+
+    /// The events that were not seen to happen, oldest first.
+    pub(super) fn pending(&self) -> impl Iterator<Item = RawEvent> {
+        self.events.iter().map(|&(_, event)| event)
+    }
+
+    /// Checks that tickets are in order; `owner` is the stream's.
+    pub(super) fn check(&self, owner: u32) -> Result<(), Violation> {
+        let owner = u64::from(owner);
+        ensure(self.done <= self.recorded, "no event is done before it was recorded", owner)?;
+        let mut last = self.done;
+        for &(ticket, _) in &self.events {
+            ensure(ticket > last, "pending events have rising tickets above the last one done", owner)?;
+            last = ticket;
+        }
+        ensure(last <= self.recorded, "no pending event has a ticket that was never issued", owner)
     }
 
     /// Whether an event can be recorded on it.

@@ -9,6 +9,7 @@
 //! for what was freed into it, and before its pages move, under the pool's: no thread may allocate or free there meanwhile.
 
 mod allocate;
+mod check;
 mod events;
 mod graphs;
 mod hints;

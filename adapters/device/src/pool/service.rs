@@ -104,10 +104,7 @@ impl<B: Backend> Service for DevicePool<B> {
         if self.context.health.forked() {
             return Ok(());
         }
-        let inner = self.inner();
-        inner.arena.check()?;
-        inner.sides.iter().flatten().try_for_each(Allocator::check)?;
-        inner.graphs.values().try_for_each(|graph| graph.arena.check())
+        self.check_all()
     }
 
     fn serve(

@@ -15,7 +15,7 @@ pub(crate) use service::{
 pub use service::{Hook, Release};
 
 use crate::backend::RawStream;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, ensure};
 use crate::health::DeviceHealth;
 use crate::stream_cache::{AllocatedTail, CacheStats, StreamCache};
 use spin::mutex::SpinMutex;
@@ -25,7 +25,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_core::pressure::CachePolicy;
-use terrace_core::{Block, Owner, Request};
+use terrace_core::{Block, Owner, Request, Violation};
 use terrace_guard::catch_panic;
 
 /// The route of a stream on which nothing is captured.
@@ -191,6 +191,20 @@ impl StreamCore {
         self.cache.lock().counts()
     }
 
+    /// Checks the cache, and adds its blocks to `cached`.
+    pub(crate) fn check(self: &Arc<Self>, cached: &mut Vec<Block>) -> Result<(), Violation> {
+        let owner = u64::from(self.owner.0);
+        let cache = self.cache.lock();
+        cache.check(self.granule)?;
+        let first = cached.len();
+        cached.extend(cache.blocks());
+        // A thread that takes a block out, and its reference up, needs the lock; `self` is one more.
+        let counted = Arc::strong_count(self) > cached.len() - first;
+        ensure(counted, "each cached block has a reference to its stream", owner)?;
+        let known = !cache.has_recent() || self.has_recent.load(Ordering::Relaxed);
+        ensure(known, "the pool is told of a stream's larger blocks", owner)
+    }
+
     /// The private pool that allocations go to, or [`NO_ROUTE`].
     pub(crate) fn route(&self) -> u32 {
         self.route.load(Ordering::Relaxed)
@@ -272,5 +286,24 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let core = self.core();
         f.debug_struct("Stream").field("raw", &core.raw).field("owner", &core.owner).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::Device;
+    use terrace_core::Block;
+
+    #[test]
+    fn a_cached_block_without_a_reference_to_its_stream_is_reported() {
+        let device = Device::host();
+        let stream = device.stream().expect("a stream");
+        let block = |address| Block { address, bytes: 256, slot: 0, region: 0, ticket: address };
+        // Two references are counted: the handle's, and that of the pool while it checks.
+        assert!([1 << 20, 2 << 20].into_iter().all(|address| stream.core().cache.lock().put(1, block(address))));
+        let said = device.check();
+        // No reference is left for the blocks: they must not be drained.
+        stream.core().cache.lock().take_all();
+        assert_eq!(said.map_err(|violation| violation.clause), Err("each cached block has a reference to its stream"));
     }
 }
