@@ -11,7 +11,7 @@ use super::run::{Memory, Run};
 use super::subjects::Name;
 use super::works::Work;
 use super::{count, plot, size, table};
-use crate::command::bar;
+use crate::harness::bar;
 use crate::results::{Given, Header, beside, keep};
 use clap::ValueEnum;
 use std::io::Write;

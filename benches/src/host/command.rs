@@ -10,7 +10,7 @@ use super::options::{Options, Part};
 use super::results::{FORMAT, Results};
 use super::stage::Stage;
 use super::{counts, measure, plot, table};
-use crate::command::bar;
+use crate::harness::bar;
 use crate::results::{Header, beside, keep};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 //! of random victims; the records are what the allocator itself reports at its most.
 //! Asks from below: `stats().metadata` of each.
 
-use crate::options::Options;
-use crate::subjects::{GRANULE, Name};
+use super::options::Options;
+use super::subjects::{GRANULE, Name};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use terrace_core::{

@@ -1,7 +1,7 @@
 //! Every subject does what it is timed for.
 
 use super::*;
-use crate::actions::Actions;
+use crate::core::actions::Actions;
 
 /// Fills and runs a subject, then checks that no two live blocks overlap.
 fn blocks_are_disjoint(name: Name, live: u32, pairs: usize) {

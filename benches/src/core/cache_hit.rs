@@ -4,7 +4,7 @@
 //! back at once. Sizes come in random order, so that the branch predictor does not learn them.
 //! Asks from below: [`Cache`], [`Arena`].
 
-use crate::options::Options;
+use super::options::Options;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;

@@ -4,33 +4,14 @@
 //! are printed. Exit code 0, 1 when something failed.
 //! Asks from below: every other module.
 
-use crate::options::Options;
-use crate::results::{FORMAT, Given, Header, Results, beside, keep};
-use crate::subjects::Name;
-use crate::{cache_hit, instructions, measure, metadata, plot, table};
-use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
+use super::options::Options;
+use super::results::{FORMAT, Results};
+use super::subjects::Name;
+use super::{cache_hit, instructions, measure, metadata, plot, table};
+use crate::harness::bar;
+use crate::results::{Given, Header, beside, keep};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-
-/// A benchmark, as [`run`]: its options, its executable, and where it prints to; the path of the JSON file, or a sentence.
-pub type Benchmark<O> = fn(&O, &Path, &mut dyn Write) -> Result<Option<PathBuf>, String>;
-
-/// A benchmark's `main`: its options are the words that the user typed.
-pub fn main<O: Parser>(run: Benchmark<O>) -> ExitCode {
-    let options = O::parse();
-    let done = std::env::current_exe()
-        .map_err(|error| format!("this program's own path: {error}"))
-        .and_then(|executable| run(&options, &executable, &mut std::io::stdout().lock()));
-    match done {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// Runs what was asked. `executable`: this program, which runs itself under valgrind to be counted.
 /// Returns the path of the JSON file (none when it only ran to be counted).
@@ -88,10 +69,4 @@ fn collect(options: &Options, executable: &Path) -> Result<Results, String> {
         hits,
         metadata,
     })
-}
-
-/// A bar on standard error; nothing where that is no terminal.
-pub(crate) fn bar(steps: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {elapsed} of about {duration}  {wide_msg}");
-    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

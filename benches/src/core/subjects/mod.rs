@@ -9,7 +9,7 @@ mod models;
 mod peers;
 mod terrace;
 
-use crate::actions::{MEAN, Pair};
+use crate::core::actions::{MEAN, Pair};
 use clap::ValueEnum;
 
 /// Granule of terrace and of the peers that let the user choose: 64 bytes, the smallest request.

@@ -4,12 +4,12 @@
 //! callgrind, with two numbers of pairs after the same set-up; the difference has nothing but pairs in it.
 //! Asks from below: `valgrind` on the path, and an executable that understands `--count`.
 
-use crate::actions::Actions;
+use super::actions::Actions;
+use super::options::Options;
+use super::results::Results;
+use super::subjects::{MOST_LIVE, Name};
 use crate::callgrind;
 use crate::numbers::flatness;
-use crate::options::Options;
-use crate::results::Results;
-use crate::subjects::{MOST_LIVE, Name};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

@@ -5,11 +5,11 @@
 //! A subject too slow for a whole round runs its first pairs; one too slow to warm up is cut off, with the reason.
 //! Asks from below: [`Contestant`]; nothing else running on the machine.
 
-use crate::actions::{Actions, Pair};
+use super::actions::{Actions, Pair};
+use super::options::Options;
+use super::results::{Cut, Sample};
+use super::subjects::{Contestant, Name};
 use crate::numbers::spread;
-use crate::options::Options;
-use crate::results::{Cut, Sample};
-use crate::subjects::{Contestant, Name};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
