@@ -5,7 +5,7 @@
 //! heap      heaps in their own memory, on one list of operations
 //! host      allocators of whole programs
 //! harness   what all three do     options, results, table, plot   what all three have
-//! numbers   median, spread, flatness        callgrind  instructions of any run        machine  where it ran
+//! callgrind  instructions of any run        machine  where it ran        tools  cargo, compilers and others
 //! ```
 //!
 //! Promises upward: contestants take turns within one run; raw samples are kept, losses too.
@@ -19,11 +19,11 @@ pub mod harness;
 pub mod heap;
 pub mod host;
 pub mod machine;
-pub mod numbers;
 pub mod options;
 pub mod plot;
 pub mod results;
 pub mod table;
+pub mod tools;
 
 // Linked for its feature alone: see Cargo.toml.
 use log as _;

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Version of the files' format.
+const FORMAT: u32 = 1;
+
 /// What a subject was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
@@ -20,7 +23,7 @@ pub struct Given {
 /// What every benchmark's file begins with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Version of the benchmark's format.
+    /// Version of the format.
     pub format: u32,
     /// When it began, UTC.
     pub date: String,
@@ -36,8 +39,8 @@ pub struct Header {
 
 impl Header {
     /// Of a run that begins now.
-    pub fn now(format: u32, command: String, given: Vec<Given>) -> Self {
-        Self { format, date: machine::now(), machine: Machine::here(), load: machine::load(), command, given }
+    pub fn now(command: String, given: Vec<Given>) -> Self {
+        Self { format: FORMAT, date: machine::now(), machine: Machine::here(), load: machine::load(), command, given }
     }
 
     /// Subjects, in the order of `given`.
@@ -91,10 +94,10 @@ pub(crate) mod tests {
     use super::*;
 
     /// A header, for the tests of what is printed and drawn too.
-    pub fn header(format: u32, subjects: &[&str]) -> Header {
+    pub fn header(subjects: &[&str]) -> Header {
         let given = |subject: &&str| Given { subject: (*subject).into(), what: "memory".into() };
         Header {
-            format,
+            format: FORMAT,
             date: "2026-01-31T12:00:00Z".into(),
             machine: Machine { cpu: "A".into(), cores: 1, system: "s".into() },
             load: Some(0.25),
@@ -105,7 +108,7 @@ pub(crate) mod tests {
 
     #[test]
     fn earlier_results_stay() {
-        let (folder, results) = (tempfile::tempdir().unwrap(), header(1, &["a"]));
+        let (folder, results) = (tempfile::tempdir().unwrap(), header(&["a"]));
         let [first, second] = [(); 2].map(|()| keep(&results, &results, folder.path()).unwrap());
         assert_eq!(first.file_name().unwrap(), "2026-01-31-a-1-core");
         assert_eq!(second.file_name().unwrap(), "2026-01-31-a-1-core-2");

@@ -2,9 +2,9 @@
 //!
 //! Promises upward: three digits or more; a busy machine is told. Asks from below: [`Header`].
 
-use crate::numbers::Spread;
 use crate::results::Header;
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use comfy_table::{CellAlignment, Row, Table, presets::ASCII_MARKDOWN};
+use terrace_models::rounds::Spread;
 
 /// Load up to which a machine is quiet: half a program on average.
 const QUIET: f64 = 0.5;
@@ -26,13 +26,28 @@ pub(crate) fn given(header: &Header) -> String {
 }
 
 /// Numbers to the right.
-pub(crate) fn table(head: Vec<String>, rows: Vec<Vec<String>>) -> Table {
+pub(crate) fn table(head: impl Into<Row>, rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_preset(ASCII_MARKDOWN).set_header(head).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// A row for each of some names, a column for each of some others.
+pub(crate) fn cross<'a, C: Copy>(
+    corner: &str,
+    rows: impl Iterator<Item = &'a str>,
+    columns: &[C],
+    title: impl Fn(C) -> String,
+    cell: impl Fn(&str, C) -> String,
+) -> Table {
+    let head: Vec<String> =
+        std::iter::once(corner.to_owned()).chain(columns.iter().map(|&column| title(column))).collect();
+    let row =
+        |name: &str| std::iter::once(name.to_owned()).chain(columns.iter().map(|&column| cell(name, column))).collect();
+    table(head, rows.map(row).collect())
 }
 
 pub(crate) fn spread_text(all: &Spread, number: impl Fn(f64) -> String) -> String {

@@ -49,5 +49,5 @@ pub use allocator::{Contract, contract};
 pub use failure::{Broken, Failure};
 pub use program::{Forgery, Step};
 pub use source::{SourceContract, SourceStep, source_contract};
-pub use terrace_models::Random;
+pub use terrace_models::{Random, rounds};
 pub use ticking::Ticking;

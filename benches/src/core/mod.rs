@@ -1,13 +1,5 @@
 //! The core's allocators and its peers, on one list of actions.
 //!
-//! ```text
-//! options   what was asked        actions   the list, made beforehand from the seed
-//! subjects  every allocator behind one face, with what it is given
-//! measure   fill, warm up, interleave: raw samples
-//! instructions  pairs counted by callgrind     cache_hit    a hit's time     metadata  records in a full pool
-//! results, plot, table, command
-//! ```
-//!
 //! Promises upward: every subject gets the same sizes and the same victims in the same order; the timed loop has
 //! nothing in it but calls, one read of the list and the caller's own vector of handles; every answer is checked.
 //! Asks from below: public faces only, of terrace as of the peers.

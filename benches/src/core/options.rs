@@ -3,13 +3,15 @@
 //! Promises upward: values in range, live counts rising without repeats. Asks from below: `clap`.
 
 use super::subjects::{MOST_LIVE, Name};
-use crate::options::folder;
+use crate::options::{Common, OneList, chosen, flags, list, only};
 use clap::Parser;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
-  cargo xtask bench core                                   everything; ten minutes on a quiet machine
-  cargo xtask bench core --quick                           whether it works; half a minute, results in target/
+  cargo xtask bench core                                   everything, in 7 rounds of 1,000,000 pairs: ten
+                                                           minutes on a quiet machine
+  cargo xtask bench core --quick                           whether it works: 2 rounds of 20,000, half a minute,
+                                                           results in target/
   cargo xtask bench core --only good,offset --live 100000  two subjects at one live count
   cargo xtask bench core --rounds 15 --out results/mine    more rounds, results elsewhere
 
@@ -24,13 +26,13 @@ Times mean nothing while something else runs on the machine.";
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask bench core", after_help = EXAMPLES)]
 pub struct Options {
-    /// Rounds; below five the spread says little [default: 7, with --quick 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
+    /// Options of every benchmark.
+    #[command(flatten)]
+    pub common: Common,
 
-    /// Pairs a round and subject [default: 1000000, with --quick 20000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    ops: Option<u32>,
+    /// Options of the list.
+    #[command(flatten)]
+    pub list: OneList,
 
     /// Live blocks, separated by commas [default: 100,1000,10000,100000,1000000, with --quick the first three]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
@@ -41,25 +43,9 @@ pub struct Options {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<Name>,
 
-    /// Folder for the results, made when absent [default: benches/results/core, with --quick target/bench/core]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
-    /// Seed of the list of actions
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-
     /// Seconds that a subject may take to warm up at one live count; one that would need more is cut off there
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub budget: u64,
-
-    /// Do not count instructions (they are counted where valgrind is installed)
-    #[arg(long)]
-    pub no_instructions: bool,
-
-    /// Small counts: whether everything works, not how fast it is
-    #[arg(long)]
-    pub quick: bool,
 
     /// Runs one subject and nothing else, to be counted from outside
     #[arg(long, hide = true, num_args = 3, value_names = ["SUBJECT", "LIVE", "PAIRS"])]
@@ -69,18 +55,18 @@ pub struct Options {
 impl Options {
     /// Rounds of each subject at each live count.
     pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 2 } else { 7 }) as usize
+        self.common.rounds(7, 2)
     }
 
     /// Pairs that a subject runs in a round, unless it is too slow for them.
     pub fn pairs(&self) -> usize {
-        self.ops.unwrap_or(if self.quick { 20_000 } else { 1_000_000 }) as usize
+        self.list.ops(&self.common, 1_000_000, 20_000)
     }
 
     /// Live counts, rising.
     pub fn live(&self) -> Vec<u32> {
         let all = [100, 1000, 10_000, 100_000, 1_000_000];
-        let mut live = match (self.live.is_empty(), self.quick) {
+        let mut live = match (self.live.is_empty(), self.common.quick) {
             (false, _) => self.live.clone(),
             (true, true) => all[..3].to_vec(),
             (true, false) => all.to_vec(),
@@ -92,31 +78,22 @@ impl Options {
 
     /// Subjects, in the order of [`Name::all`].
     pub fn subjects(&self) -> Vec<Name> {
-        let chosen = |name: &Name| self.only.is_empty() || self.only.contains(name);
-        Name::all().iter().copied().filter(chosen).collect()
+        chosen(&self.only)
     }
 
     /// Where results go.
     pub fn out(&self) -> PathBuf {
-        folder(self.out.as_deref(), "core", self.quick)
+        self.common.out("core", self.common.quick)
     }
 
     /// The command that repeats this run, as far as the machine allows.
     pub fn command(&self) -> String {
         let live: Vec<String> = self.live().iter().map(u32::to_string).collect();
-        let mut words = format!(
-            "cargo xtask bench core --rounds {} --ops {} --live {} --seed {} --budget {}",
-            self.rounds(),
-            self.pairs(),
-            live.join(","),
-            self.seed,
-            self.budget
-        );
-        if !self.only.is_empty() {
-            let names: Vec<String> = self.subjects().into_iter().map(Name::key).collect();
-            words += &format!(" --only {}", names.join(","));
-        }
-        words + if self.no_instructions { " --no-instructions" } else { "" } + if self.quick { " --quick" } else { "" }
+        format!("cargo xtask bench core --rounds {} --ops {}", self.rounds(), self.pairs())
+            + &list("--live", &live)
+            + &format!(" --seed {} --budget {}", self.list.seed, self.budget)
+            + &only(&self.only)
+            + &flags(&[(self.list.no_instructions, "--no-instructions"), (self.common.quick, "--quick")])
     }
 }
 

@@ -5,14 +5,14 @@
 //! Asks from below: [`Results`].
 
 use super::results::Results;
-use super::subjects::{Family, Name};
-use crate::numbers::{Spread, spread};
-use crate::plot::{Area, FAINT, GRID, INK, SIZE, font, save};
+use super::subjects::Name;
+use crate::plot::{Area, FAINT, GRID, INK, SIZE, font, save, titles};
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 use std::path::Path;
+use terrace_models::rounds::{Spread, spread};
 
 /// Pixels of the head and of the legend at the right.
 const HEAD: u32 = 88;
@@ -47,10 +47,6 @@ impl Line {
         colour.stroke_width(if self.name == Name::Good { 4 } else { 2 })
     }
 
-    fn dashed(&self) -> bool {
-        self.name.family() == Family::Model
-    }
-
     fn at(&self, live: u32) -> Option<f64> {
         self.points.iter().find(|(at, _)| *at == live).map(|(_, all)| all.median)
     }
@@ -60,7 +56,7 @@ impl Line {
 ///
 /// # Errors
 /// The file cannot be written; the drawing library's own words.
-pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
+pub fn draw(results: &Results, path: &Path) -> Result<bool, String> {
     save(path, |area| picture(results, area))
 }
 
@@ -69,7 +65,9 @@ fn picture(results: &Results, area: Area<'_>) -> Result<(), Box<dyn std::error::
     let (head, body) = area.split_vertically(HEAD);
     let (chart, side) = body.split_horizontally(SIZE.0 - LEGEND);
     let lines = lines(results);
-    titles(results, &head)?;
+    let what = "free a random live block, allocate one of a new size (log-uniform, 64 B to 1 MiB); same list for all";
+    let how = "median of the rounds, whiskers from least to greatest";
+    titles(&head, "Time of one free and one allocation, by live blocks", &[what], &results.header, how)?;
     draw_chart(&lines, &results.lives(), &chart)?;
     legend(&lines, shown(&results.lives()), &side)?;
     area.present()?;
@@ -82,30 +80,13 @@ fn lines(results: &Results) -> Vec<Line> {
         let at = |live| spread(&results.times(name.title(), live)).map(|all| (live, all));
         results.lives().into_iter().filter_map(at).collect::<Vec<_>>()
     };
-    let names = Name::all().iter().copied().filter(|name| name.family() != Family::Harness);
+    let names = Name::all().iter().copied().filter(|name| *name != Name::Loop);
     names.map(|name| Line { name, points: points(name) }).filter(|line| !line.points.is_empty()).collect()
 }
 
 /// The live count of the legend: the stated one, or the largest.
 fn shown(lives: &[u32]) -> u32 {
     if lives.contains(&SHOWN) { SHOWN } else { lives.last().copied().unwrap_or(SHOWN) }
-}
-
-fn titles(results: &Results, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    let (machine, day) = (&results.header.machine, results.header.day());
-    let what = "free a random live block, allocate one of a new size (log-uniform, 64 B to 1 MiB); same list for all";
-    let whence = format!(
-        "{}, {} cores, {day}; median of the rounds, whiskers from least to greatest",
-        machine.cpu, machine.cores
-    );
-    area.draw(&Text::new(
-        "Time of one free and one allocation, by live blocks",
-        (24, 14),
-        font(22, FontStyle::Bold, INK),
-    ))?;
-    area.draw(&Text::new(what, (24, 44), font(14, FontStyle::Normal, FAINT)))?;
-    area.draw(&Text::new(whence, (24, 64), font(14, FontStyle::Normal, FAINT)))?;
-    Ok(())
 }
 
 fn draw_chart(lines: &[Line], lives: &[u32], area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
@@ -134,7 +115,7 @@ fn draw_chart(lines: &[Line], lives: &[u32], area: &Area<'_>) -> Result<(), Box<
     for line in lines.iter().rev() {
         let style = line.style();
         let points: Vec<(f64, f64)> = line.points.iter().map(|&(live, all)| (live.into(), all.median)).collect();
-        if line.dashed() {
+        if line.name.is_model() {
             chart.draw_series(DashedLineSeries::new(points.iter().copied(), 7, 5, style))?;
         } else {
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
@@ -175,7 +156,7 @@ fn legend(lines: &[Line], live: u32, area: &Area<'_>) -> Result<(), Box<dyn std:
     for (i, line) in sorted.into_iter().enumerate() {
         let y = 16 + ROW * (i as i32 + 1);
         let stroke = [(8, y), (44, y)];
-        if line.dashed() {
+        if line.name.is_model() {
             for x in [8, 21, 34] {
                 area.draw(&PathElement::new([(x, y), (x + 8, y)], line.style()))?;
             }

@@ -5,12 +5,9 @@
 use super::cache_hit::Hit;
 use super::instructions::Counted;
 use super::metadata::Share;
-use crate::numbers::{Spread, ratios, spread};
 use crate::results::Header;
 use serde::{Deserialize, Serialize};
-
-/// Version of the file's format.
-pub const FORMAT: u32 = 1;
+use terrace_models::rounds::{Spread, ratios, spread};
 
 /// One timed round of one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +85,7 @@ mod tests {
     fn results() -> Results {
         let sample = |subject: &str, round, ns| Sample { subject: subject.into(), live: 10, round, pairs: 100, ns };
         Results {
-            header: header(FORMAT, &[]),
+            header: header(&[]),
             samples: vec![sample("a", 0, 1000), sample("b", 0, 3000), sample("a", 1, 2000), sample("b", 1, 4000)],
             cuts: vec![Cut { subject: "c".into(), live: 5, reason: "slow".into() }],
             instructions: vec![],

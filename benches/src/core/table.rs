@@ -7,9 +7,9 @@ use super::cache_hit::Hit;
 use super::instructions::net;
 use super::results::Results;
 use super::subjects::Name;
-use crate::numbers::spread;
-use crate::table::{given, grouped, significant, spread_text, table, where_and_when};
+use crate::table::{cross, given, grouped, significant, spread_text, table, where_and_when};
 use comfy_table::Table;
+use terrace_models::rounds::spread;
 
 /// Everything, as text.
 pub fn print(results: &Results) -> String {
@@ -26,13 +26,10 @@ pub fn print(results: &Results) -> String {
 }
 
 fn by_live(results: &Results, cell: fn(&Results, &str, u32) -> String) -> Table {
-    let lives = results.lives();
-    let head = std::iter::once("live blocks".into()).chain(lives.iter().map(|&live| grouped(live.into()))).collect();
-    let row = |subject: &str| {
-        let cells = lives.iter().map(|&live| cell(results, subject, live));
-        std::iter::once(subject.to_owned()).chain(cells).collect()
-    };
-    table(head, results.header.subjects().map(row).collect())
+    let title = |live: u32| grouped(live.into());
+    cross("live blocks", results.header.subjects(), &results.lives(), title, |subject, live| {
+        cell(results, subject, live)
+    })
 }
 
 fn time(results: &Results, subject: &str, live: u32) -> String {
@@ -48,7 +45,7 @@ fn instructions(results: &Results) -> String {
     if let Some(reason) = &results.instructions_skipped {
         return format!("Instructions were not counted: {reason}");
     }
-    let head = ["instructions a pair", "live blocks", "net", "with the harness"].map(String::from).to_vec();
+    let head = ["instructions a pair", "live blocks", "net", "with the harness"];
     let (mut rows, mut flat) = (Vec::new(), String::new());
     for name in [Name::Good, Name::Offset] {
         let (counts, flatness) = net(results, name);
@@ -77,9 +74,8 @@ fn hits(hits: &[Hit]) -> String {
         let text = spread(&times).map_or("-".into(), |all| spread_text(&all, significant));
         vec![subject.into(), sizes.to_string(), text]
     };
-    let head = ["hit", "sizes in turn", "ns a pair"].map(String::from).to_vec();
-    let rows = cases.into_iter().map(row).collect();
-    format!("Cache hits: nanoseconds a pair (one allocation, one free), every one a hit.\n\n{}", table(head, rows))
+    let table = table(["hit", "sizes in turn", "ns a pair"], cases.into_iter().map(row).collect());
+    format!("Cache hits: nanoseconds a pair (one allocation, one free), every one a hit.\n\n{table}")
 }
 
 fn metadata(results: &Results) -> String {
@@ -95,7 +91,6 @@ fn metadata(results: &Results) -> String {
         ]
     };
     let rows = results.metadata.iter().map(row).collect();
-    let head = head.map(String::from).to_vec();
     format!(
         "Records of a pool of 100 MB, full of blocks of 64 to 8128 bytes, after two turnovers.\n\n{}",
         table(head, rows)
