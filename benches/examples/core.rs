@@ -1,5 +1,5 @@
 //! `cargo xtask bench core`: terrace's core beside its peers. See `--help`.
 
 fn main() -> std::process::ExitCode {
-    terrace_benches::command::main(terrace_benches::command::run)
+    terrace_benches::harness::main(terrace_benches::core::command::run)
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask bench heap`: terrace's heap beside those that firmware has. See `--help`.
 
 fn main() -> std::process::ExitCode {
-    terrace_benches::command::main(terrace_benches::heap::command::run)
+    terrace_benches::harness::main(terrace_benches::heap::command::run)
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask bench host`: terrace's allocator for programs beside those that they have. See `--help`.
 
 fn main() -> std::process::ExitCode {
-    terrace_benches::command::main(terrace_benches::host::command::run)
+    terrace_benches::harness::main(terrace_benches::host::command::run)
 }

@@ -36,9 +36,16 @@ pub fn run(executable: &Path, settings: &[&str], words: &[&str]) -> Result<Run, 
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("valgrind failed: {}", said.lines().last().unwrap_or("without a word")));
     }
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("callgrind's file: {error}"))?;
-    let instructions = total(&text).ok_or("callgrind's file has no sum of instructions")?;
-    Ok(Run { instructions, output: String::from_utf8_lossy(&output.stdout).into_owned() })
+    Ok(Run { instructions: collected(&file)?, output: String::from_utf8_lossy(&output.stdout).into_owned() })
+}
+
+/// The number of instructions in a file that callgrind wrote.
+///
+/// # Errors
+/// The file cannot be read, or has none.
+pub fn collected(file: &Path) -> Result<u64, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("callgrind's file: {error}"))?;
+    total(&text).ok_or_else(|| "callgrind's file has no sum of instructions".into())
 }
 
 /// The sum in a callgrind file: `totals: 123` at its end, or `summary: 123`.

@@ -1,169 +1,99 @@
-//! What the user asked for.
+//! Options that every benchmark has.
 //!
-//! Promises upward: values in range, live counts rising without repeats. Asks from below: `clap`.
+//! Promises upward: values in range; results that are kept lie apart from those of a try. Asks from below: `clap`.
 
-use crate::subjects::{MOST_LIVE, Name};
-use clap::Parser;
+use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
-const EXAMPLES: &str = "Examples:
-  cargo xtask bench core                                   everything; ten minutes on a quiet machine
-  cargo xtask bench core --quick                           whether it works; half a minute, results in target/
-  cargo xtask bench core --only good,offset --live 100000  two subjects at one live count
-  cargo xtask bench core --rounds 15 --out results/mine    more rounds, results elsewhere
-
-Each run writes DATE-MACHINE.json (every raw sample) and DATE-MACHINE.svg; a file that exists is never overwritten.
-Times mean nothing while something else runs on the machine.";
-
-/// terrace's core beside its peers, on one list of actions.
-///
-/// A pair frees a random live block and allocates one of a new size, log-uniform from 64 B to 1 MiB. Subjects take
-/// turns in each round. Shown are medians with least and greatest, and each round's ratio to terrace's good fit; then
-/// instructions a pair (with valgrind), a cache hit's time, and the records' share of a full pool.
-#[derive(Clone, Debug, Parser)]
-#[command(name = "cargo xtask bench core", after_help = EXAMPLES)]
-pub struct Options {
-    /// Rounds; below five the spread says little [default: 7, with --quick 2]
+/// Options of all.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// Rounds; below five the spread says little
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
-    /// Pairs a round and subject [default: 1000000, with --quick 20000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    ops: Option<u32>,
-
-    /// Live blocks, separated by commas [default: 100,1000,10000,100000,1000000, with --quick the first three]
-    #[arg(long, value_name = "LIST", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_LIVE)))]
-    live: Vec<u32>,
-
-    /// Subjects, separated by commas [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    only: Vec<Name>,
-
-    /// Folder for the results, made when absent [default: benches/results/core, with --quick target/bench/core]
+    /// Folder for the results, made when absent [default: benches/results/BENCHMARK; target/bench/BENCHMARK when less than
+    /// everything is measured]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Seed of the list of actions
+    /// Small numbers: whether everything works, not how fast it is
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl Common {
+    /// What was asked for, or a number that depends on whether the run is quick.
+    fn given(&self, asked: Option<u32>, usual: u32, quick: u32) -> usize {
+        asked.unwrap_or(if self.quick { quick } else { usual }) as usize
+    }
+
+    /// Rounds.
+    pub fn rounds(&self, usual: u32, quick: u32) -> usize {
+        self.given(self.rounds, usual, quick)
+    }
+
+    /// Where results go: the folder asked for; else with the results that are kept or, of a part, with what was built.
+    pub fn out(&self, benchmark: &str, partial: bool) -> PathBuf {
+        match (&self.out, partial) {
+            (Some(folder), _) => folder.clone(),
+            (None, true) => built(benchmark),
+            (None, false) => Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(benchmark),
+        }
+    }
+}
+
+/// Options of benchmarks that run one list on every subject.
+#[derive(Clone, Debug, Args)]
+pub struct OneList {
+    /// Operations of a round and subject
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    ops: Option<u32>,
+
+    /// Seed of the list
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-
-    /// Seconds that a subject may take to warm up at one live count; one that would need more is cut off there
-    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub budget: u64,
 
     /// Do not count instructions (they are counted where valgrind is installed)
     #[arg(long)]
     pub no_instructions: bool,
-
-    /// Small counts: whether everything works, not how fast it is
-    #[arg(long)]
-    pub quick: bool,
-
-    /// Runs one subject and nothing else, to be counted from outside
-    #[arg(long, hide = true, num_args = 3, value_names = ["SUBJECT", "LIVE", "PAIRS"])]
-    pub count: Vec<String>,
 }
 
-impl Options {
-    /// Rounds of each subject at each live count.
-    pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 2 } else { 7 }) as usize
-    }
-
-    /// Pairs that a subject runs in a round, unless it is too slow for them.
-    pub fn pairs(&self) -> usize {
-        self.ops.unwrap_or(if self.quick { 20_000 } else { 1_000_000 }) as usize
-    }
-
-    /// Live counts, rising.
-    pub fn live(&self) -> Vec<u32> {
-        let all = [100, 1000, 10_000, 100_000, 1_000_000];
-        let mut live = match (self.live.is_empty(), self.quick) {
-            (false, _) => self.live.clone(),
-            (true, true) => all[..3].to_vec(),
-            (true, false) => all.to_vec(),
-        };
-        live.sort_unstable();
-        live.dedup();
-        live
-    }
-
-    /// Subjects, in the order of [`Name::all`].
-    pub fn subjects(&self) -> Vec<Name> {
-        let chosen = |name: &Name| self.only.is_empty() || self.only.contains(name);
-        Name::all().iter().copied().filter(chosen).collect()
-    }
-
-    /// Where results go.
-    pub fn out(&self) -> PathBuf {
-        folder(self.out.as_deref(), "core", self.quick)
-    }
-
-    /// The command that repeats this run, as far as the machine allows.
-    pub fn command(&self) -> String {
-        let live: Vec<String> = self.live().iter().map(u32::to_string).collect();
-        let mut words = format!(
-            "cargo xtask bench core --rounds {} --ops {} --live {} --seed {} --budget {}",
-            self.rounds(),
-            self.pairs(),
-            live.join(","),
-            self.seed,
-            self.budget
-        );
-        if !self.only.is_empty() {
-            let names: Vec<String> = self.subjects().into_iter().map(Name::key).collect();
-            words += &format!(" --only {}", names.join(","));
-        }
-        words + if self.no_instructions { " --no-instructions" } else { "" } + if self.quick { " --quick" } else { "" }
+impl OneList {
+    /// Operations of a round and subject.
+    pub fn ops(&self, common: &Common, usual: u32, quick: u32) -> usize {
+        common.given(self.ops, usual, quick)
     }
 }
 
-/// Where a benchmark's results go: the folder asked for; else with the results that are kept or, after a quick run, with
-/// what was built.
-pub fn folder(asked: Option<&Path>, benchmark: &str, quick: bool) -> PathBuf {
-    match (asked, quick) {
-        (Some(folder), _) => folder.into(),
-        (None, true) => built(benchmark),
-        (None, false) => Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(benchmark),
-    }
+/// Those that were asked for, in the order in which they are shown; all when none were.
+pub fn chosen<N: ValueEnum + PartialEq>(asked: &[N]) -> Vec<N> {
+    N::value_variants().iter().filter(|name| asked.is_empty() || asked.contains(name)).cloned().collect()
+}
+
+/// ` --only a,b`, in that order; nothing when none were asked for.
+pub fn only<N: ValueEnum + PartialEq>(asked: &[N]) -> String {
+    let chosen = if asked.is_empty() { Vec::new() } else { chosen(asked) };
+    list("--only", &chosen.iter().map(key).collect::<Vec<_>>())
+}
+
+/// A value as it is typed.
+pub fn key(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// ` --flag a,b`, or nothing without values.
+pub fn list(flag: &str, values: &[String]) -> String {
+    if values.is_empty() { String::new() } else { format!(" {flag} {}", values.join(",")) }
+}
+
+/// The flags that were given.
+pub fn flags(all: &[(bool, &str)]) -> String {
+    all.iter().filter(|(given, _)| *given).map(|(_, flag)| format!(" {flag}")).collect()
 }
 
 /// Where a benchmark leaves what nobody keeps.
 pub fn built(benchmark: &str) -> PathBuf {
     let benches = Path::new(env!("CARGO_MANIFEST_DIR"));
     benches.parent().unwrap_or(benches).join("target/bench").join(benchmark)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(words: &[&str]) -> Result<Options, clap::Error> {
-        Options::try_parse_from(["core"].iter().chain(words))
-    }
-
-    #[test]
-    fn defaults_are_the_stated_ones() {
-        let options = parsed(&[]).unwrap();
-        assert_eq!((options.rounds(), options.pairs()), (7, 1_000_000));
-        assert_eq!(options.live(), [100, 1000, 10_000, 100_000, 1_000_000]);
-        assert_eq!(options.subjects(), Name::all());
-    }
-
-    #[test]
-    fn lists_are_put_in_order() {
-        let options = parsed(&["--live", "1000,10,1000", "--only", "offset,good"]).unwrap();
-        assert_eq!(options.live(), [10, 1000]);
-        assert_eq!(options.subjects(), [Name::Good, Name::Offset]);
-        assert!(options.command().contains("--live 10,1000"));
-        assert!(options.command().contains("--only good,offset"));
-    }
-
-    #[test]
-    fn values_out_of_range_are_refused() {
-        for words in [["--live", "0"], ["--live", "2000000"], ["--rounds", "0"], ["--ops", "x"], ["--only", "y"]] {
-            assert!(parsed(&words).is_err(), "{words:?}");
-        }
-    }
 }

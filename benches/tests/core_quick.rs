@@ -3,10 +3,10 @@
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use terrace_benches::options::Options;
-use terrace_benches::results::Results;
-use terrace_benches::subjects::Name;
-use terrace_benches::{command, instructions};
+use terrace_benches::core::options::Options;
+use terrace_benches::core::results::Results;
+use terrace_benches::core::subjects::Name;
+use terrace_benches::core::{command, instructions};
 
 fn options(folder: &Path, words: &[&str]) -> Options {
     let out = folder.display().to_string();

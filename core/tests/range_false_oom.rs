@@ -11,6 +11,7 @@
 //! gap. Memory is nearly full, so that about a third of all requests fail, many of them by a granule.
 #![cfg(not(loom))]
 
+use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use terrace_core::{
     Allocator, BestFit, Block, Branch, Cause, FirstFit, GoodFit, Index, Owner, Range, Request, Slot, WorstFit,
@@ -22,22 +23,6 @@ const GRANULE: u64 = 64;
 const ROUND: u64 = 1 << 14;
 /// Slots: more blocks than ever fit at once.
 const SLOTS: usize = 4096;
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-}
 
 /// All gaps, twice: length by start, and (length, start). Granules.
 #[derive(Default)]
@@ -104,7 +89,7 @@ struct Round<I> {
     range: Range<Vec<Slot>, I>,
     gaps: Gaps,
     live: Vec<Block>,
-    random: Random,
+    random: Rng,
     /// Largest request of this round in granules.
     largest: u64,
     refused: u64,
@@ -118,18 +103,18 @@ impl<I: Index> Round<I> {
             range.add_region(start * GRANULE, (end - start) * GRANULE).expect("room");
             gaps.insert(start, end - start);
         }
-        let mut random = Random(seed);
-        let largest = 8 << random.below(7);
+        let mut random = Rng::with_seed(seed);
+        let largest = 8 << random.u64(0..7);
         Self { range, gaps, live: Vec::new(), random, largest, refused: 0 }
     }
 
     fn step(&mut self) {
-        match self.random.below(16) {
+        match self.random.u64(0..16) {
             0..=8 => self.allocate(),
             9 => self.resize(),
             _ if self.live.is_empty() => {}
             _ => {
-                let at = self.random.below(self.live.len() as u64) as usize;
+                let at = self.random.usize(0..self.live.len());
                 let block = self.live.swap_remove(at);
                 self.range.free(block, Owner(0)).expect("live");
                 let (start, size) = granules(&block);
@@ -139,10 +124,10 @@ impl<I: Index> Round<I> {
     }
 
     fn allocate(&mut self) {
-        let size = 1 + self.random.below(self.largest);
-        let align = if self.random.below(3) == 0 { 1 << self.random.below(8) } else { 1 };
+        let size = 1 + self.random.u64(0..self.largest);
+        let align = if self.random.u64(0..3) == 0 { 1 << self.random.u64(0..8) } else { 1 };
         let fits = self.gaps.fits(size, align);
-        let request = Request::new(size * GRANULE - self.random.below(GRANULE)).align(align * GRANULE);
+        let request = Request::new(size * GRANULE - self.random.u64(0..GRANULE)).align(align * GRANULE);
         match self.range.allocate_exact(request) {
             Ok(block) => {
                 let (start, got) = granules(&block);
@@ -162,9 +147,9 @@ impl<I: Index> Round<I> {
         if self.live.is_empty() {
             return;
         }
-        let at = self.random.below(self.live.len() as u64) as usize;
+        let at = self.random.usize(0..self.live.len());
         let (start, old) = granules(&self.live[at]);
-        let size = 1 + self.random.below(self.largest);
+        let size = 1 + self.random.u64(0..self.largest);
         let (_, high) = region(start);
         let room =
             old + if start + old < high { self.gaps.by_start.get(&(start + old)).copied().unwrap_or(0) } else { 0 };

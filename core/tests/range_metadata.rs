@@ -16,18 +16,14 @@ fn share<I: Index>(index: impl Fn(usize) -> I, kept: usize) -> f64 {
     let slots = (POOL / MEAN) as usize * 5 / 4;
     let mut range = Range::new(vec![Slot::EMPTY; slots], GRANULE, index(slots)).expect("valid");
     range.add_region(0, POOL).expect("room");
-    let mut state = 1u64;
-    let mut random = move |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(state) * u128::from(bound)) >> 64) as u64
-    };
+    let mut random = fastrand::Rng::with_seed(1);
     let mut live: Vec<Block> = Vec::new();
     for _ in 0..10 {
-        while let Ok(block) = range.allocate(Request::new(1 + random(2 * MEAN))) {
+        while let Ok(block) = range.allocate(Request::new(random.u64(1..=2 * MEAN))) {
             live.push(block);
         }
         for _ in 0..live.len() / 10 {
-            let block = live.swap_remove(random(live.len() as u64) as usize);
+            let block = live.swap_remove(random.usize(..live.len()));
             range.free(block, Owner(0)).expect("live");
         }
     }

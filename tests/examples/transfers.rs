@@ -10,6 +10,7 @@ use terrace_cuda::Cuda;
 use terrace_device::{
     Backend, Device, DeviceBuffer, DeviceError, DeviceOptions, MemoryKind, RawStream, TransferEngine,
 };
+use terrace_tests::rounds::{Rounds, Spread, spread};
 use terrace_tests::simcuda::Simulator;
 
 const COPIES: usize = 10_000;
@@ -29,41 +30,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let many = (0..COPIES).map(|_| DeviceBuffer::new(&device, &stream, BYTES));
     let mut many = many.collect::<Result<Vec<_>, _>>()?;
     session.latency(Duration::from_micros(5));
-    let mut times = [const { Vec::new() }; 5];
-    for _ in 0..ROUNDS {
-        for (way, times) in times.iter_mut().enumerate() {
-            let begun = Instant::now();
-            match way {
-                0 => one_by_one(&bare, pinned, there.address(), own)?,
-                1 => waiting(&mut there)?,
-                2 => together(&engine, &mut there, &content, 1)?,
-                3 => together(&engine, &mut there, &content, 2)?,
-                _ => many = separate(&engine, many)?,
-            }
-            times.push(begun.elapsed().as_secs_f64() * 1e3);
-        }
-    }
-    session.latency(Duration::ZERO);
-    let names = [
+    let mut ways = [
         "bare, a call each",
         "a call each, each waited for",
         "engine, side by side",
         "engine, scattered",
         "engine, a future each",
     ];
-    let median = |times: &mut Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    };
-    let base = median(&mut times[0].clone());
-    for (name, times) in names.iter().zip(&mut times) {
-        let middle = median(times);
-        println!(
-            "{name:30} {middle:8.2} ms ({:.2} to {:.2}), {:.1} times faster than bare",
-            times[0],
-            times[ROUNDS - 1],
-            base / middle
-        );
+    let names = ways;
+    let times = Rounds::new(ROUNDS).by_contestant(&mut ways, |way, _| {
+        let begun = Instant::now();
+        match *way {
+            "bare, a call each" => one_by_one(&bare, pinned, there.address(), own)?,
+            "a call each, each waited for" => waiting(&mut there)?,
+            "engine, side by side" => together(&engine, &mut there, &content, 1)?,
+            "engine, scattered" => together(&engine, &mut there, &content, 2)?,
+            _ => many = separate(&engine, std::mem::take(&mut many))?,
+        }
+        Ok::<_, Box<dyn std::error::Error>>(begun.elapsed().as_secs_f64() * 1e3)
+    })?;
+    session.latency(Duration::ZERO);
+    let all: Vec<Spread> = times.iter().filter_map(|times| spread(times)).collect();
+    for (name, Spread { median, min, max }) in names.iter().zip(&all) {
+        let faster = all[0].median / median;
+        println!("{name:30} {median:8.2} ms ({min:.2} to {max:.2}), {faster:.1} times faster than bare");
     }
     // SAFETY: made above; `one_by_one` waited for it.
     unsafe { bare.destroy_stream(own) }?;

@@ -47,7 +47,8 @@ pub mod waker;
 
 pub use allocator::{Contract, contract};
 pub use failure::{Broken, Failure};
+pub use model::{Live, Model};
 pub use program::{Forgery, Step};
 pub use source::{SourceContract, SourceStep, source_contract};
-pub use terrace_models::Random;
+pub use terrace_models::{Random, rounds};
 pub use ticking::Ticking;

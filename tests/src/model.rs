@@ -8,14 +8,15 @@ use crate::program::{Forgery, Step};
 use std::collections::HashSet;
 use terrace_core::{AllocError, Allocator, Block, Owner, Request, Stats};
 
-/// A live block, and who asked for what.
-type Live = (Block, Request);
+/// A live block, and what was asked.
+pub type Live = (Block, Request);
 
 /// Trims after which work in flight counts as never ending: more than the ticks of any fence in our tests.
 const PATIENCE: u32 = 16;
 
-/// The model.
-pub(crate) struct Model {
+/// What an allocator must hold: the blocks that are live, and the names that no longer are.
+#[derive(Debug)]
+pub struct Model {
     live: Vec<Live>,
     /// Names that are no longer live: freed, or resized.
     dead: Vec<Block>,
@@ -28,13 +29,26 @@ pub(crate) struct Model {
 
 impl Model {
     /// The model of an allocator that nothing was asked of yet.
-    pub(crate) fn new(allocator: &dyn Allocator) -> Self {
+    pub fn new(allocator: &dyn Allocator) -> Self {
         let kept = allocator.stats().reserved;
         Self { live: Vec::new(), dead: Vec::new(), tickets: HashSet::new(), peak_in_use: 0, peak_live: 0, kept }
     }
 
+    /// Live blocks, with what was asked; the last is the newest.
+    pub fn live(&self) -> &[Live] {
+        &self.live
+    }
+
+    /// Names that are no longer live.
+    pub fn dead(&self) -> &[Block] {
+        &self.dead
+    }
+
     /// Makes one step and compares.
-    pub(crate) fn step(&mut self, allocator: &mut dyn Allocator, step: &Step) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    /// The rule that was broken.
+    pub fn step(&mut self, allocator: &mut dyn Allocator, step: &Step) -> Result<(), Broken> {
         let before = allocator.stats();
         match *step {
             Step::Allocate(request) => _ = self.allocate(allocator, request)?,
@@ -174,7 +188,10 @@ impl Model {
     }
 
     /// Frees everything, newest and oldest in turn, and trims: nothing is left, but what waits for work `in_flight`.
-    pub(crate) fn finish(&mut self, allocator: &mut dyn Allocator, in_flight: bool) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    /// The rule that was broken.
+    pub fn finish(&mut self, allocator: &mut dyn Allocator, in_flight: bool) -> Result<(), Broken> {
         while !self.live.is_empty() {
             let at = if self.live.len().is_multiple_of(2) { 0 } else { self.live.len() - 1 };
             self.free(allocator, at, None)?;

@@ -1,22 +1,13 @@
 //! The contract suite on arenas: over segments and over pages, with every strategy, with and without work in flight, and
 //! with little of everything that is lent.
 
-use terrace::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree};
-use terrace::{AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, NoFence, Segment, Slot, Source};
+use terrace::arena::{ArenaSettings, Coalesce};
+use terrace::{AnyFit, Arena, Branch, Fence, Fit, NoFence, Source};
+use terrace_device::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_models::{Growing, Segments};
 use terrace_tests::{Contract, Ticking};
 
-/// Storage in vectors.
-struct Vectors;
-
-impl ArenaStorage for Vectors {
-    type Slots = Vec<Slot>;
-    type Index = AnyFit<Vec<Branch>>;
-    type Bins = Vec<Bin>;
-    type Entries = Vec<Entry<Block>>;
-    type Segments = Vec<Segment>;
-    type Pending = Vec<PendingFree>;
-}
+type Storage = HeapStore<AnyFit<Box<[Branch]>>>;
 
 fn arena<S: Source, F: Fence>(
     source: S,
@@ -24,17 +15,10 @@ fn arena<S: Source, F: Fence>(
     fit: Fit,
     slots: usize,
     settings: ArenaSettings,
-) -> Arena<S, F, Vectors> {
-    let index = || AnyFit::new(fit, vec![Branch::EMPTY; slots]);
-    let lent = || vec![Slot::EMPTY; slots];
-    let parts = ArenaParts {
-        slots: [lent(), lent()],
-        index: [index(), index()],
-        bins: vec![Bin::EMPTY; 64],
-        entries: vec![Entry::EMPTY; slots / 4],
-        segments: vec![Segment::EMPTY; 16],
-        pending: [vec![PendingFree::EMPTY; slots], vec![PendingFree::EMPTY; slots]],
-    };
+) -> Arena<S, F, Storage> {
+    let parts = heap_parts(ArenaCapacity { slots, bins: 64, entries: slots / 4, segments: 16 }, |branches| {
+        AnyFit::new(fit, branches)
+    });
     Arena::new(source, fence, parts, settings).expect("valid settings")
 }
 

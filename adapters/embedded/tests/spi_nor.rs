@@ -131,7 +131,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut bus = bus();
-        bus.random = seed;
+        bus.random.seed(seed);
         let (mut shadow, faults) = (bus.chip.memory.clone(), bus.fail_one_in.clone());
         let mut flash = open(bus).expect("the model answers");
         for (at, bytes, fill) in writes {
@@ -149,7 +149,7 @@ proptest! {
     #[test]
     fn a_write_that_is_given_up_changes_nothing_else(at in 0u32..60_000, bytes in 1usize..5000, one_in in 8u64..40, seed in any::<u64>()) {
         let mut bus = bus();
-        bus.random = seed;
+        bus.random.seed(seed);
         let (old, faults) = (bus.chip.memory.clone(), bus.fail_one_in.clone());
         let mut flash = open(bus).expect("the model answers");
         faults.set(one_in);

@@ -14,10 +14,9 @@ fn layout(size: usize) -> Layout {
 /// Allocates, resizes and frees blocks, and checks that no other thread wrote into them.
 fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
     let mut live: Vec<(*mut u8, Layout)> = Vec::new();
-    let mut random = u64::from(thread) + 1;
+    let mut random = fastrand::Rng::with_seed(u64::from(thread));
     for _ in 0..if cfg!(miri) { 60 } else { 5_000 } {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let size = 1 + (random >> 33) as usize % 500;
+        let size = random.usize(1..=500);
         if live.len() < 40 {
             // SAFETY: the layout has bytes.
             let block = unsafe { heap.alloc_zeroed(layout(size)) };
@@ -28,7 +27,7 @@ fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
             bytes.fill(thread);
             live.push((block, layout(size)));
         } else {
-            let at = (random >> 7) as usize % live.len();
+            let at = random.usize(..live.len());
             let (block, old) = live.swap_remove(at);
             // SAFETY: it is live, and neither size is 0.
             let block = unsafe { heap.realloc(block, old, size) };

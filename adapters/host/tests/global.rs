@@ -1,5 +1,6 @@
 //! The allocator as the allocator of this very program.
 
+use fastrand::Rng;
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
 use std::sync::mpsc;
@@ -59,47 +60,33 @@ impl Drop for Marked {
     }
 }
 
-/// A generator whose numbers are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        // Steele and Vigna's mixer of splitmix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) % end as u64) as usize
-    }
-
-    /// A block, mostly small, sometimes large, sometimes aligned.
-    fn block(&mut self) -> Marked {
-        let bytes = match self.below(100) {
-            0 => 1 + self.below(3 << 20),
-            1..=5 => 1 + self.below(100_000),
-            6..=30 => 1 + self.below(4000),
-            _ => 1 + self.below(300),
-        };
-        let align = if self.below(10) == 0 { 1 << self.below(18) } else { 1 << self.below(5) };
-        Marked::new(bytes, align, self.below(256) as u8)
-    }
+/// A block, mostly small, sometimes large, sometimes aligned.
+fn any_block(random: &mut Rng) -> Marked {
+    let bytes = match random.u8(..100) {
+        0 => random.usize(1..=3 << 20),
+        1..=5 => random.usize(1..=100_000),
+        6..=30 => random.usize(1..=4000),
+        _ => random.usize(1..=300),
+    };
+    let align = if random.u8(..10) == 0 { 1 << random.u32(..18) } else { 1 << random.u32(..5) };
+    Marked::new(bytes, align, random.u8(..))
 }
 
 #[test]
 fn blocks_hold_what_was_written_through_frees_and_resizes() {
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     let mut blocks: Vec<Marked> = Vec::new();
     for _ in 0..60_000 {
-        match random.below(10) {
-            0..=4 => blocks.push(random.block()),
+        match random.usize(..10) {
+            0..=4 => blocks.push(any_block(&mut random)),
             5 if !blocks.is_empty() => {
-                let at = random.below(blocks.len());
-                let most = if random.below(20) == 0 { 1 << 20 } else { 2000 };
-                let bytes = 1 + random.below(most);
+                let at = random.usize(..blocks.len());
+                let most = if random.usize(..20) == 0 { 1 << 20 } else { 2000 };
+                let bytes = random.usize(1..=most);
                 blocks[at].resize(bytes);
             }
             _ if !blocks.is_empty() => {
-                let at = random.below(blocks.len());
+                let at = random.usize(..blocks.len());
                 blocks.swap_remove(at);
             }
             _ => {}
@@ -118,11 +105,11 @@ fn threads_free_what_others_allocated() {
         for (number, receiver) in receivers.into_iter().enumerate() {
             let senders = senders.clone();
             scope.spawn(move || {
-                let mut random = Random(number as u64);
+                let mut random = Rng::with_seed(number as u64);
                 for _ in 0..20_000 {
-                    let block = random.block();
+                    let block = any_block(&mut random);
                     // No thread waits for another: what cannot be sent is dropped here.
-                    _ = senders[random.below(4)].send(block);
+                    _ = senders[random.usize(..4)].send(block);
                     drop(receiver.try_recv());
                 }
             });

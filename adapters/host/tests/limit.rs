@@ -38,14 +38,6 @@ fn holds(held: bool, what: &str) {
     }
 }
 
-/// The generator of numbers of `xorshift64`.
-fn next(state: &mut u64) -> usize {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    (*state >> 16) as usize
-}
-
 /// Holds 400 live blocks at a share of the limit: every call is served, and hardly a page is purged only to fault again.
 fn churn_at(percent: usize, blocks: &mut Vec<*mut u8>) {
     trim();
@@ -53,9 +45,9 @@ fn churn_at(percent: usize, blocks: &mut Vec<*mut u8>) {
     Setting::Limit(limit).apply().expect("a setting");
     blocks.extend((0..blocks.capacity()).map(|_| take(BLOCK)));
     holds(blocks.iter().all(|block| !block.is_null()), "a block is refused below the limit");
-    let (mut state, purged) = (1, stats().purged);
+    let (mut random, purged) = (fastrand::Rng::with_seed(1), stats().purged);
     for _ in 0..20_000 {
-        let at = next(&mut state) % blocks.len();
+        let at = random.usize(..blocks.len());
         give(blocks[at], BLOCK);
         blocks[at] = take(BLOCK);
         holds(!blocks[at].is_null(), "a block is refused where one went back");
@@ -71,18 +63,18 @@ fn churn_at(percent: usize, blocks: &mut Vec<*mut u8>) {
 fn held_within(limit: usize) {
     trim();
     Setting::Limit(limit).apply().expect("a setting");
-    let (mut blocks, mut state) = (Vec::with_capacity(2000), 2);
+    let (mut blocks, mut random) = (Vec::with_capacity(2000), fastrand::Rng::with_seed(2));
     for round in 0..60_000 {
         // Phases of small blocks and of large ones, so that each finds what the other freed.
         let most = [2_000, 40_000, 1_000_000][round / 5_000 % 3];
-        let bytes = 1 + next(&mut state) % most;
-        if next(&mut state) % 5 < 3 && blocks.len() < blocks.capacity() {
+        let bytes = random.usize(1..=most);
+        if random.u8(..5) < 3 && blocks.len() < blocks.capacity() {
             let block = take(bytes);
             if !block.is_null() {
                 blocks.push((block, bytes));
             }
         } else if !blocks.is_empty() {
-            let (block, bytes) = blocks.swap_remove(next(&mut state) % blocks.len());
+            let (block, bytes) = blocks.swap_remove(random.usize(..blocks.len()));
             give(block, bytes);
         }
         if round % 100 == 0 {

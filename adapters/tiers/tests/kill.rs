@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use terrace_tests::Random;
 use terrace_tiers::{Buffer, Error, Manager};
 
 const TEST: &str = "what_was_told_to_be_durable_is_there_after_200_kills";
@@ -40,11 +41,6 @@ fn manager(directory: &Path) -> Manager {
 
 fn name(which: usize) -> String {
     format!("buffer {which}")
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-    *state >> 33
 }
 
 /// One chunk as `count` wrote it: every word identifies the writer and the offset.
@@ -101,15 +97,15 @@ fn write_until_killed(directory: &Path, round: u64) -> ! {
 
 fn write(manager: &Manager, writer: usize, round: u64) -> ! {
     let say = |line: String| std::io::stderr().write_all(line.as_bytes()).expect("the pipe is open");
-    let (mut state, mut bytes) = (round * 31 + writer as u64, vec![0; BYTES]);
+    let (mut random, mut bytes) = (Random::new(round * 31 + writer as u64), vec![0; BYTES]);
     for count in round << 20.. {
-        let which = writer + WRITERS * (random(&mut state) as usize % (BUFFERS / WRITERS));
+        let which = writer + WRITERS * random.below((BUFFERS / WRITERS) as u64) as usize;
         let buffer = match manager.open(&name(which)) {
             Ok(buffer) => buffer,
             Err(Error::NoSuchName(_)) => manager.allocate_named(&name(which), BYTES as u64).expect("room"),
             Err(error) => panic!("{error}"),
         };
-        let chance = random(&mut state) % 16;
+        let chance = random.below(16);
         if chance == 0 {
             say(format!("removing {which} 0 0\n"));
             manager.remove(&name(which)).expect("removed");
@@ -205,13 +201,13 @@ fn what_was_told_to_be_durable_is_there_after_200_kills() {
         write_until_killed(Path::new(&directory), round);
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let (mut known, mut state, mut told) = ([Known::default(); BUFFERS], 7, 0);
+    let (mut known, mut random, mut told) = ([Known::default(); BUFFERS], Random::new(7), 0);
     for round in 1..=KILLS {
         let mut child = begin(directory.path(), round);
         let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         // Every other time only after a report; else perhaps while it opens what the last kill left.
         let first = if round % 2 == 0 { said.next() } else { None };
-        std::thread::sleep(Duration::from_micros(random(&mut state) % 25_000));
+        std::thread::sleep(Duration::from_micros(random.below(25_000)));
         child.kill().expect("it runs");
         let status = child.wait().expect("it ended");
         let lines: Vec<String> = first.into_iter().chain(said).map(|line| line.expect("text")).collect();

@@ -7,6 +7,7 @@ use patterns::{holds, pattern};
 use std::path::Path;
 use std::time::Duration;
 use terrace_file::{EngineKind, StoreError};
+use terrace_tests::Random;
 use terrace_tiers::ledger::{Refusal, RefusalReason};
 use terrace_tiers::manager::ManagerBuilder;
 use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
@@ -60,11 +61,10 @@ fn writes_of_parts_are_seen_wherever_the_bytes_are() {
     // Larger than all memory: it lives in files.
     let large = manager.allocate(10 * MIB).expect("room");
     let mut model = vec![0; 10 * MIB as usize];
-    let mut random = 12345u64;
+    let mut random = Random::new(12345);
     for round in 0..60u64 {
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(round);
-        let offset = random % (9 * MIB);
-        let part = pattern(round as u8, random >> 45);
+        let offset = random.below(9 * MIB);
+        let part = pattern(round as u8, random.below(1 << 19));
         large.write(offset, &part).expect("written");
         model[offset as usize..offset as usize + part.len()].copy_from_slice(&part);
     }

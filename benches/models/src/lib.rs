@@ -7,6 +7,7 @@
 //! - [`pinned`]: the policy of PyTorch's allocator of pinned host memory.
 //! - [`scenarios`]: lists of operations, the same for every allocator, and what came of them.
 //! - [`Random`]: numbers that are the same on every machine.
+//! - [`rounds`]: contestants of a benchmark in turn, medians and spreads.
 //!
 //! Promises upward: each model is a [`terrace_core::Allocator`]: same contract, same statistics, over any
 //! [`terrace_core::Source`] and [`terrace_core::Fence`]. A model decides as its original does: same sizes, same
@@ -36,6 +37,7 @@ pub mod pytorch;
 mod random;
 mod request;
 pub mod rmm;
+pub mod rounds;
 pub mod scenarios;
 pub mod sim;
 

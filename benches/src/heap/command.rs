@@ -1,21 +1,18 @@
-//! The command: measures, keeps, prints.
-//!
-//! Promises upward: a progress bar on standard error while it runs; tables on the given output; two files, whose paths
-//! are printed. Exit code 0, 1 when something failed.
-//! Asks from below: every other module.
+//! The command: what is measured, in what order. Asks from below: every other module.
 
 use super::fill::{InPlace, Mix, Overhead, Share};
 use super::options::Options;
-use super::results::{Cost, FORMAT, Filled, Grown, Results, Sample};
-use super::run::{Memory, Run};
+use super::results::{Cost, Filled, Grown, Results, Sample};
+use super::run::{Memory, Ran, Run};
 use super::subjects::Name;
 use super::works::Work;
 use super::{count, plot, size, table};
-use crate::command::bar;
-use crate::results::{Given, Header, beside, keep};
+use crate::harness::{progress, report};
+use crate::results::{Given, Header};
 use clap::ValueEnum;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use terrace_models::rounds::Rounds;
 
 /// Sizes whose overhead is measured.
 pub const SIZES: [u32; 4] = [16, 24, 64, 100];
@@ -34,33 +31,22 @@ pub fn run(options: &Options, executable: &Path, out: &mut dyn Write) -> Result<
         return writeln!(out, "{}", table::texts(&size::measure(&mut |_| ())?)).map(|()| None).map_err(said);
     }
     let results = collect(options, executable);
-    let folder = options.out();
-    let failed = |error| format!("{}: {error}", folder.display());
-    let stem = keep(&results, &results.header, &folder).map_err(failed)?;
-    let (json, svg) = (beside(&stem, "json"), beside(&stem, "svg"));
-    plot::draw(&results, &svg).map_err(|error| format!("{}: {error}", svg.display()))?;
-    writeln!(out, "{}\nraw data: {}\npicture:  {}", table::print(&results), json.display(), svg.display())
-        .map_err(said)?;
-    Ok(Some(json))
+    report(&results, &results.header, &options.out(), plot::draw, Some(table::print), out)
 }
 
 /// Measures everything.
 fn collect(options: &Options, executable: &Path) -> Results {
     let (names, works) = (options.subjects(), Work::value_variants());
     let timed = works.len() * (options.rounds() + 1) * names.len();
-    let counted = if options.no_instructions { 0 } else { works.len() * names.len() };
+    let counted = if options.list.no_instructions { 0 } else { works.len() * names.len() };
     let fills = (Mix::value_variants().len() + SIZES.len() + 1) * names.len();
-    let bar = bar((timed + counted + fills + size::CRATES.len()) as u64);
-    let mut step = |what: &str| {
-        bar.set_message(what.to_owned());
-        bar.inc(1);
-    };
+    let mut step = progress(timed + counted + fills + size::CRATES.len());
     let given = |name: &Name| Given { subject: name.title().into(), what: name.given().into() };
     let mut results = Results {
-        header: Header::now(FORMAT, options.command(), names.iter().map(given).collect()),
+        header: Header::now(options.command(), names.iter().map(given).collect()),
         samples: Vec::new(),
         instructions: Vec::new(),
-        instructions_skipped: options.no_instructions.then(|| "--no-instructions".to_owned()),
+        instructions_skipped: options.list.no_instructions.then(|| "--no-instructions".to_owned()),
         filled: Vec::new(),
         costs: Vec::new(),
         grown: Vec::new(),
@@ -76,30 +62,27 @@ fn collect(options: &Options, executable: &Path) -> Results {
             Err(reason) => results.texts_skipped = Some(reason),
         }
     }
-    bar.finish_and_clear();
     results
 }
 
-/// Rounds of one list: each heap runs it once, then the next round begins. The first round warms up and is not kept.
+/// Rounds of one list: each heap runs it once, then the next round begins. The first round warms up and is not
+/// kept. One that cannot have so much memory is out.
 fn times(options: &Options, work: Work, results: &mut Results, step: &mut dyn FnMut(&str)) {
-    let list = work.list(options.seed, options.ops());
+    let list = work.list(options.list.seed, options.ops());
     let mut memory = Memory::new(list.memory);
-    for round in 0..=options.rounds() {
-        for name in options.subjects() {
-            step(&format!("{}: {}", work.title(), name.title()));
-            let Some(ran) = name.with(Run { list: &list, memory: &mut memory }) else { continue };
-            if let Some(round) = round.checked_sub(1) {
-                let subject = name.title().into();
-                results.samples.push(Sample { subject, work, round, ops: ran.ops, refused: ran.refused, ns: ran.ns });
-            }
-        }
-    }
+    let rounds = Rounds { warm_up: 1, ..Rounds::new(options.rounds()) };
+    let (samples, _) = rounds.run(&mut options.subjects(), |name, round| {
+        step(&format!("{}: {}", work.title(), name.title()));
+        let Ran { ops, refused, ns } = name.with(Run { list: &list, memory: &mut memory }).ok_or(())?;
+        Ok::<_, ()>(Sample { subject: name.title().into(), work, round, ops, refused, ns })
+    });
+    results.samples.extend(samples);
 }
 
 fn fill(options: &Options, results: &mut Results, step: &mut dyn FnMut(&str)) {
     let most = Mix::value_variants().iter().map(|mix| mix.memory()).max().unwrap_or(0);
     let mut memory = Memory::new(most);
-    let (memory, seed) = (&mut memory, options.seed);
+    let (memory, seed) = (&mut memory, options.list.seed);
     for name in options.subjects() {
         let subject = || name.title().to_owned();
         for &mix in Mix::value_variants() {
@@ -113,7 +96,7 @@ fn fill(options: &Options, results: &mut Results, step: &mut dyn FnMut(&str)) {
             results.costs.extend(overhead.map(|overhead| Cost { subject: subject(), size, overhead }));
         }
         step(&format!("growth: {}", name.title()));
-        let in_place = name.with(InPlace { rounds: if options.quick { 5 } else { 50 }, seed, memory });
+        let in_place = name.with(InPlace { rounds: if options.common.quick { 5 } else { 50 }, seed, memory });
         results.grown.extend(in_place.map(|in_place| Grown { subject: subject(), in_place }));
     }
 }

@@ -10,6 +10,7 @@ use super::run::{Memory, Run};
 use super::subjects::Name;
 use super::works::Work;
 use crate::callgrind;
+use crate::options::key;
 use clap::ValueEnum;
 use std::path::Path;
 
@@ -22,9 +23,8 @@ const SHIMS: [&str; 2] =
 /// # Errors
 /// What stood in the way, and what to install.
 pub fn count(executable: &Path, name: Name, work: Work, options: &Options) -> Result<Option<Counted>, String> {
-    let work_key = work.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    let (seed, ops) = (options.seed.to_string(), options.ops().to_string());
-    let words = ["--seed", &seed, "--ops", &ops, "--count", &name.key(), &work_key];
+    let (seed, ops) = (options.list.seed.to_string(), options.ops().to_string());
+    let words = ["--seed", &seed, "--ops", &ops, "--count", &key(&name), &key(&work)];
     let run = callgrind::run(executable, &SHIMS, &words)?;
     let ops: u64 = run.output.trim().parse().map_err(|_| format!("the counted run said: {}", run.output.trim()))?;
     let counted = Counted { subject: name.title().into(), work, ops, instructions: run.instructions };
@@ -39,7 +39,7 @@ pub fn count(executable: &Path, name: Name, work: Work, options: &Options) -> Re
 pub fn counted_part(options: &Options) -> Result<u64, String> {
     let [name, work] = &options.count[..] else { return Err("--count takes two values".into()) };
     let (name, work) = (Name::from_str(name, false)?, Work::from_str(work, false)?);
-    let list = work.list(options.seed, options.ops());
+    let list = work.list(options.list.seed, options.ops());
     let mut memory = Memory::new(list.memory);
     let ran = name.with(Run { list: &list, memory: &mut memory });
     Ok(ran.map_or(0, |ran| ran.ops))

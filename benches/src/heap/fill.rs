@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "blocks are given back by pointers")]
 
 use super::run::Memory;
-use super::subjects::{Subject, Task};
+use super::subjects::{Block, Subject, Task};
 use super::works::{NATURAL, Request, log_uniform};
 use clap::ValueEnum;
 use fastrand::Rng;
@@ -179,7 +179,7 @@ impl Task for InPlace<'_> {
                 // SAFETY: live, of this layout; the new size is larger.
                 let grown = unsafe { heap.grow(block, old, new.size()) }?;
                 doublings += 1;
-                in_place += u32::from(S::address(grown) == S::address(block));
+                in_place += u32::from(grown.address() == block.address());
                 growing[pick] = (grown, new);
                 if new.size() >= VECTOR[1] {
                     grown_up.push(growing.swap_remove(pick));

@@ -3,13 +3,14 @@
 //! Promises upward: values in range. Asks from below: `clap`.
 
 use super::subjects::Name;
-use crate::options::folder;
-use clap::{Parser, ValueEnum};
+use crate::options::{Common, OneList, chosen, flags, only};
+use clap::Parser;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
-  cargo xtask bench heap                              everything; three minutes
-  cargo xtask bench heap --quick                      whether it works; results in target/
+  cargo xtask bench heap                              everything, in 25 short rounds of 50,000 operations, since one
+                                                      that another program interrupts is lost; three minutes
+  cargo xtask bench heap --quick                      whether it works: 2 rounds of 10,000, results in target/
   cargo xtask bench heap --only fast-packed,talc      two heaps; ratios are to talc
   cargo xtask bench heap --size                       text and static bytes on Thumb, and nothing else
   cargo xtask bench heap --rounds 99 --out results/mine
@@ -25,29 +26,17 @@ Times mean nothing while something else runs on the machine; instructions do not
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask bench heap", after_help = EXAMPLES)]
 pub struct Options {
-    /// Rounds; many short ones, since one that another program interrupts is lost [default: 25, with --quick 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
+    /// Options of every benchmark.
+    #[command(flatten)]
+    pub common: Common,
 
-    /// Timed operations of a list, and counted ones [default: 50000, with --quick 10000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    ops: Option<u32>,
+    /// Options of the list.
+    #[command(flatten)]
+    pub list: OneList,
 
     /// Heaps, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<Name>,
-
-    /// Folder for the results, made when absent [default: benches/results/heap, with --quick target/bench/heap]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
-    /// Seed of the lists
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-
-    /// Do not count instructions (they are counted where valgrind is installed)
-    #[arg(long)]
-    pub no_instructions: bool,
 
     /// Only text and static bytes on Thumb; nothing is kept
     #[arg(long, conflicts_with = "no_size")]
@@ -57,10 +46,6 @@ pub struct Options {
     #[arg(long)]
     pub no_size: bool,
 
-    /// Small numbers: whether everything works, not how fast it is
-    #[arg(long)]
-    pub quick: bool,
-
     /// Runs one list on one heap and nothing else, to be counted from outside
     #[arg(long, hide = true, num_args = 2, value_names = ["HEAP", "LIST"])]
     pub count: Vec<String>,
@@ -69,48 +54,46 @@ pub struct Options {
 impl Options {
     /// Rounds of each heap on each list.
     pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 2 } else { 25 }) as usize
+        self.common.rounds(25, 2)
     }
 
     /// Timed operations of a list.
     pub fn ops(&self) -> usize {
-        self.ops.unwrap_or(if self.quick { 10_000 } else { 50_000 }) as usize
+        self.list.ops(&self.common, 50_000, 10_000)
     }
 
     /// Refusals over which the live payload is averaged.
     pub fn refusals(&self) -> usize {
-        if self.quick { 2000 } else { 20_000 }
+        if self.common.quick { 2000 } else { 20_000 }
     }
 
     /// Heaps, in the order in which they are shown.
     pub fn subjects(&self) -> Vec<Name> {
-        let chosen = |name: &Name| self.only.is_empty() || self.only.contains(name);
-        Name::value_variants().iter().copied().filter(chosen).collect()
+        chosen(&self.only)
     }
 
     /// Where results go.
     pub fn out(&self) -> PathBuf {
-        folder(self.out.as_deref(), "heap", self.quick)
+        self.common.out("heap", self.common.quick)
     }
 
     /// The command that repeats this run, as far as the machine allows.
     pub fn command(&self) -> String {
-        let mut words =
-            format!("cargo xtask bench heap --rounds {} --ops {} --seed {}", self.rounds(), self.ops(), self.seed);
-        if !self.only.is_empty() {
-            let names: Vec<String> = self.subjects().into_iter().map(Name::key).collect();
-            words += &format!(" --only {}", names.join(","));
-        }
-        let flags =
-            [(self.no_instructions, " --no-instructions"), (self.no_size, " --no-size"), (self.quick, " --quick")];
-        flags.iter().filter(|(given, _)| *given).for_each(|(_, flag)| words += flag);
-        words
+        let (rounds, ops, seed) = (self.rounds(), self.ops(), self.list.seed);
+        format!("cargo xtask bench heap --rounds {rounds} --ops {ops} --seed {seed}")
+            + &only(&self.only)
+            + &flags(&[
+                (self.list.no_instructions, "--no-instructions"),
+                (self.no_size, "--no-size"),
+                (self.common.quick, "--quick"),
+            ])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::ValueEnum;
 
     fn parsed(words: &[&str]) -> Result<Options, clap::Error> {
         Options::try_parse_from(["heap"].iter().chain(words))

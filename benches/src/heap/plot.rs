@@ -9,7 +9,7 @@ use super::fill::Mix;
 use super::results::Results;
 use super::subjects::Name;
 use super::works::Work;
-use crate::plot::{Area, FAINT, GRID, INK, SIZE, font, save};
+use crate::plot::{Area, FAINT, GRID, INK, SIZE, font, save, titles};
 use clap::ValueEnum;
 use plotters::prelude::*;
 use plotters::style::FontStyle;
@@ -37,7 +37,7 @@ struct Panel {
 ///
 /// # Errors
 /// The file cannot be written; the drawing library's own words.
-pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
+pub fn draw(results: &Results, path: &Path) -> Result<bool, String> {
     save(path, |area| picture(results, area))
 }
 
@@ -45,10 +45,8 @@ fn picture(results: &Results, area: Area<'_>) -> Result<(), Box<dyn std::error::
     area.fill(&WHITE)?;
     let (head, body) = area.split_vertically(HEAD);
     let (panels, legend) = body.split_horizontally(SIZE.0 - LEGEND);
-    let (machine, day) = (&results.header.machine, results.header.day());
-    let whence = format!("{}, {} cores, {day}; medians of interleaved rounds", machine.cpu, machine.cores);
-    head.draw(&Text::new("Heaps for firmware, on one list of operations", (24, 14), font(22, FontStyle::Bold, INK)))?;
-    head.draw(&Text::new(whence, (24, 44), font(14, FontStyle::Normal, FAINT)))?;
+    let title = "Heaps for firmware, on one list of operations";
+    titles(&head, title, &[], &results.header, "medians of interleaved rounds")?;
     let panels = panels.split_evenly((1, 3)).into_iter().zip(all(results));
     for (area, panel) in panels {
         draw_panel(&panel, &area)?;

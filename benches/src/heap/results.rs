@@ -5,12 +5,9 @@
 
 use super::fill::Mix;
 use super::works::Work;
-use crate::numbers::{Spread, ratios, spread};
 use crate::results::Header;
 use serde::{Deserialize, Serialize};
-
-/// Version of the file's format.
-pub const FORMAT: u32 = 1;
+use terrace_models::rounds::{Spread, ratios, spread};
 
 /// One timed round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,7 +147,7 @@ pub(super) mod tests {
             Sample { subject, work: Work::A, round, ops: 100, refused: 5, ns }
         };
         Results {
-            header: header(FORMAT, &["terrace Fast<Packed>", "talc", "dlmalloc"]),
+            header: header(&["terrace Fast<Packed>", "talc", "dlmalloc"]),
             samples: vec![
                 sample("terrace Fast<Packed>", 0, 1000),
                 sample("talc", 0, 4000),

@@ -6,6 +6,7 @@
 
 use super::results::Text;
 use crate::options::built;
+use crate::tools::{cargo, run, said};
 use object::read::{Object, ObjectSection};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,10 +46,6 @@ fn folder() -> PathBuf {
     built("size")
 }
 
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
 /// The static library with one feature.
 fn build(feature: &str) -> Result<PathBuf, String> {
     let mut command = cargo();
@@ -69,22 +66,10 @@ fn link(linker: &Path, library: &Path, feature: &str) -> Result<PathBuf, String>
 
 /// Where the toolchain has its linker.
 fn linker() -> Result<PathBuf, String> {
-    let said = |error| format!("rustc: {error}");
-    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let output = rustc.args(["--print", "target-libdir"]).output().map_err(said)?;
-    let libraries = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let libraries = PathBuf::from(said(&rustc, &["--print", "target-libdir"])?);
     let linker = libraries.with_file_name("bin").join("rust-lld");
     if linker.exists() { Ok(linker) } else { Err(format!("{} is not there", linker.display())) }
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program}: {}", said.lines().next().unwrap_or("failed without a word")))
 }
 
 /// Bytes of `.text` and `.rodata`, and of `.data` and `.bss`.

@@ -8,10 +8,10 @@ use super::fill::Mix;
 use super::results::{Results, Text};
 use super::subjects::Name;
 use super::works::Work;
-use crate::numbers::spread;
-use crate::table::{given, significant, spread_text, table, where_and_when};
+use crate::table::{cross, given, significant, spread_text, table, where_and_when};
 use clap::ValueEnum;
 use comfy_table::Table;
+use terrace_models::rounds::spread;
 
 /// Refusals above this share of the operations are told: the heap had less to do than the others.
 const TOLD: f64 = 0.0005;
@@ -44,12 +44,8 @@ fn by<T: Copy>(
     title: impl Fn(T) -> &'static str,
     cell: impl Fn(&Results, &str, T) -> String,
 ) -> Table {
-    let head = std::iter::once("heap".to_owned()).chain(columns.iter().map(|&column| title(column).to_owned()));
-    let row = |subject: &str| {
-        let cells = columns.iter().map(|&column| cell(results, subject, column));
-        std::iter::once(subject.to_owned()).chain(cells).collect()
-    };
-    table(head.collect(), results.header.subjects().map(row).collect())
+    let title = |column| title(column).to_owned();
+    cross("heap", results.header.subjects(), columns, title, |subject, column| cell(results, subject, column))
 }
 
 fn time(results: &Results, subject: &str, work: Work) -> String {
@@ -82,23 +78,21 @@ fn percent(share: Option<f64>) -> String {
 }
 
 fn costs(results: &Results) -> Table {
-    let sizes = SIZES.iter().map(|size| format!("{size} bytes"));
-    let head = std::iter::once("heap".to_owned()).chain(sizes).chain(["in place".to_owned()]).collect();
-    let cost = |subject: &str, size| {
-        let cost = results.costs.iter().find(|cost| cost.subject == subject && cost.size == size);
-        cost.map_or("-".into(), |cost| format!("{:.1}", cost.overhead))
-    };
-    let row = |subject: &str| {
-        let grown = results.grown.iter().find(|grown| grown.subject == subject).map(|grown| grown.in_place);
-        let costs = SIZES.iter().map(|&size| cost(subject, size));
-        std::iter::once(subject.to_owned()).chain(costs).chain([percent(grown)]).collect()
-    };
-    table(head, results.header.subjects().map(row).collect())
+    // Of each size, and last of growth.
+    let columns: Vec<Option<u32>> = SIZES.into_iter().map(Some).chain([None]).collect();
+    let title = |size: Option<u32>| size.map_or("in place".into(), |size| format!("{size} bytes"));
+    cross("heap", results.header.subjects(), &columns, title, |subject, size| match size {
+        Some(size) => {
+            let cost = results.costs.iter().find(|cost| cost.subject == subject && cost.size == size);
+            cost.map_or("-".into(), |cost| format!("{:.1}", cost.overhead))
+        }
+        None => percent(results.grown.iter().find(|grown| grown.subject == subject).map(|grown| grown.in_place)),
+    })
 }
 
 /// Code sizes.
 pub fn texts(texts: &[Text]) -> String {
-    let head = ["heap", "text bytes", "static bytes"].map(String::from).to_vec();
+    let head = ["heap", "text bytes", "static bytes"];
     let row = |text: &Text| vec![text.subject.clone(), text.text.to_string(), text.state.to_string()];
     format!(
         "Bytes on Thumb (thumbv7em-none-eabihf, opt-level z, fat LTO) of init, alloc and free, linked: .text and .rodata;\n\

@@ -11,8 +11,10 @@ use super::options::Options;
 use super::programs::find;
 use super::stage::Stage;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
+use terrace_models::rounds::Rounds;
 
 /// Forks of a library that is being worked on, and of others, which are only compared with.
 const FORKS: (usize, usize) = (3000, 300);
@@ -101,7 +103,7 @@ pub struct Probe<'a> {
 impl Probe<'_> {
     /// What stays resident of two million blocks.
     pub fn freed(&self, found: &mut Behaviour, step: &mut dyn FnMut(&str)) {
-        let blocks = if self.options.quick { 100_000 } else { 2_000_000 };
+        let blocks = if self.options.common.quick { 100_000 } else { 2_000_000 };
         for library in self.libraries {
             for (keep, called) in [(0, true), (0, false), (64, true), (64, false)] {
                 step(&format!("what stays resident under {}", library.name));
@@ -120,7 +122,7 @@ impl Probe<'_> {
     pub fn forked(&self, found: &mut Behaviour, step: &mut dyn FnMut(&str)) {
         for library in self.libraries {
             step(&format!("forks under {}", library.name));
-            let times = match (self.options.quick, library.own) {
+            let times = match (self.options.common.quick, library.own) {
                 (true, _) => 20,
                 (_, true) => FORKS.0,
                 (_, false) => FORKS.1,
@@ -134,26 +136,30 @@ impl Probe<'_> {
 
     /// Small processes: one that allocates a block, and `cat`, both asked while they run.
     pub fn small(&self, found: &mut Behaviour, step: &mut dyn FnMut(&str)) {
-        for round in 0..self.options.rounds() {
-            for library in self.libraries {
+        let both = |library| [(library, "one block"), (library, "cat")];
+        let mut processes: Vec<(&Library, &str)> = self.libraries.iter().flat_map(both).collect();
+        let (small, failed) = Rounds::new(self.options.rounds()).run(&mut processes, |(library, process), round| {
+            let bytes = if *process == "cat" {
+                self.cat(library)
+            } else {
                 step(&format!("small processes under {}", library.name));
-                let one = self.numbers(library, &["small"], vec![]).map(|[bytes]| bytes);
-                for (process, bytes) in [("one block", one), ("cat", self.cat(library))] {
-                    let (library_name, process) = (library.name.clone(), process.to_owned());
-                    match bytes {
-                        Ok(bytes) => found.small.push(Small { library: library_name, process, round, bytes }),
-                        Err(reason) => found.fail(library, "small process", reason),
-                    }
-                }
+                self.numbers(library, &["small"], vec![]).map(|[bytes]| bytes)
+            };
+            let (library, process) = (library.name.clone(), (*process).to_owned());
+            match bytes {
+                Ok(bytes) => Ok(Small { library, process, round, bytes }),
+                Err(reason) => Err(Failed { library, what: "small process".into(), reason }),
             }
-        }
+        });
+        found.small.extend(small);
+        found.failed.extend(failed);
     }
 
     /// Bytes resident of a `cat` that prints its own mappings.
     fn cat(&self, library: &Library) -> Result<u64, String> {
         let cat = find("cat").ok_or("cat is not there")?;
         self.run(library, &cat, &["/proc/self/smaps_rollup"], vec![])?;
-        let text = self.output()?;
+        let text = self.stage.output()?;
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap_or_default();
         let kib = line.trim().trim_end_matches("kB").trim().parse::<u64>();
         kib.map(|kib| kib * 1024).map_err(|_| "/proc/self/smaps_rollup has no Rss".into())
@@ -161,16 +167,15 @@ impl Probe<'_> {
 
     /// Threads that start and exit one after the other.
     pub fn starts(&self, found: &mut Behaviour, step: &mut dyn FnMut(&str)) {
-        let scale = if self.options.quick { "1" } else { "100" };
-        for round in 0..self.options.rounds() {
-            for library in self.libraries {
-                step(&format!("threads that start and exit under {}", library.name));
-                let used = self.run(library, &self.stage.shapes, &["starts", scale], vec![]);
-                let (usage, failed) = used.map_or_else(|reason| (None, Some(reason)), |usage| (Some(usage), None));
-                let (program, library) = ("starts".to_owned(), library.name.clone());
-                found.starts.push(Sample { program, real: false, library, round, usage, failed });
-            }
-        }
+        let scale = if self.options.common.quick { "1" } else { "100" };
+        let mut libraries: Vec<&Library> = self.libraries.iter().collect();
+        let (starts, failed) = Rounds::new(self.options.rounds()).run(&mut libraries, |library, round| {
+            step(&format!("threads that start and exit under {}", library.name));
+            let used = self.run(library, &self.stage.shapes, &["starts", scale], vec![]);
+            Sample::of("starts", false, library, round, used)
+        });
+        found.starts.extend(starts);
+        found.starts.extend(failed.into_iter().map(|failed| *failed));
     }
 
     fn run(
@@ -178,19 +183,10 @@ impl Probe<'_> {
         library: &Library,
         executable: &Path,
         words: &[&str],
-        variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+        variables: Vec<(OsString, OsString)>,
     ) -> Result<Usage, String> {
-        let job = Job {
-            launcher: self.stage.shapes.clone(),
-            executable: executable.into(),
-            words: words.iter().map(Into::into).collect(),
-            input: None,
-            variables,
-            preload: library.path.clone(),
-            folder: self.stage.path().into(),
-            limit: Duration::from_secs(600),
-        };
-        job.run()
+        let (preload, limit) = (library.path.clone(), Duration::from_secs(600));
+        Job { variables, preload, limit, ..self.stage.job(executable, words) }.run()
     }
 
     /// Runs a program whose answer is some numbers.
@@ -198,14 +194,10 @@ impl Probe<'_> {
         &self,
         library: &Library,
         words: &[&str],
-        variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+        variables: Vec<(OsString, OsString)>,
     ) -> Result<[u64; N], String> {
         self.run(library, &self.stage.shapes, words, variables)?;
-        parsed(&self.output()?)
-    }
-
-    fn output(&self) -> Result<String, String> {
-        std::fs::read_to_string(self.stage.file("output")).map_err(|error| format!("output: {error}"))
+        parsed(&self.stage.output()?)
     }
 }
 

@@ -1,17 +1,13 @@
-//! The command: measures, keeps, prints.
-//!
-//! Promises upward: a progress bar on standard error while it runs; tables on the given output; files, whose paths are
-//! printed. Exit code 0, 1 when something failed.
-//! Asks from below: every other module.
+//! The command: what is measured, in what order. Asks from below: every other module.
 
 use super::behaviour::{Behaviour, Probe};
 use super::libraries::{self, Library};
 use super::options::{Options, Part};
-use super::results::{FORMAT, Results};
+use super::results::Results;
 use super::stage::Stage;
 use super::{counts, measure, plot, table};
-use crate::command::bar;
-use crate::results::{Header, beside, keep};
+use crate::harness::{progress, report};
+use crate::results::Header;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -24,38 +20,23 @@ const TIMINGS: usize = 3;
 /// A sentence.
 pub fn run(options: &Options, _: &Path, out: &mut dyn Write) -> Result<Option<PathBuf>, String> {
     let results = collect(options)?;
-    let folder = options.out();
-    let failed = |error| format!("{}: {error}", folder.display());
-    let stem = keep(&results, &results.header, &folder).map_err(failed)?;
-    let (json, svg) = (beside(&stem, "json"), beside(&stem, "svg"));
-    let drawn = plot::draw(&results, &svg).map_err(|error| format!("{}: {error}", svg.display()))?;
-    let picture = if drawn { format!("\npicture:  {}", svg.display()) } else { String::new() };
-    let text = if options.json {
-        serde_json::to_string_pretty(&results).map_err(|error| error.to_string())?
-    } else {
-        format!("{}\nraw data: {}{picture}", table::print(&results), json.display())
-    };
-    writeln!(out, "{text}").map_err(|error| format!("standard output: {error}"))?;
-    Ok(Some(json))
+    let print = (!options.json).then_some(table::print as fn(&Results) -> String);
+    report(&results, &results.header, &options.out(), plot::draw, print, out)
 }
 
 /// Measures everything.
 fn collect(options: &Options) -> Result<Results, String> {
-    let bar = bar(steps(options));
-    let mut step = |what: &str| {
-        bar.set_message(what.to_owned());
-        bar.inc(1);
-    };
+    let mut step = progress(steps(options));
     // Before anything is built: the machine should be quiet.
-    let mut header = Header::now(FORMAT, options.command(), Vec::new());
+    let mut header = Header::now(options.command(), Vec::new());
     let stage = Stage::new(&mut step)?;
     let (libraries, missing) = libraries::all(options, &stage.shapes, &mut step);
     header.given = libraries.iter().map(Library::given).collect();
     let mut results = Results::new(header, missing);
     if options.measures(Part::Programs) {
-        let measured = measure::measure(options, &libraries, &stage, &mut step);
-        results.samples = measured.samples;
-        results.missing.extend(measured.missing);
+        let (samples, missing) = measure::measure(options, &libraries, &stage, &mut step);
+        results.samples = samples;
+        results.missing.extend(missing);
     }
     if options.measures(Part::Interface) {
         let (counted, missing) = counts::interface(&libraries, &stage, &mut step);
@@ -66,18 +47,17 @@ fn collect(options: &Options) -> Result<Results, String> {
         rust(options, &stage, &mut results, &mut step);
     }
     behave(options, &libraries, &stage, &mut results.behaviour, &mut step);
-    bar.finish_and_clear();
     Ok(results)
 }
 
 /// Rust programs, each with an allocator linked in.
 fn rust(options: &Options, stage: &Stage, results: &mut Results, step: &mut dyn FnMut(&str)) {
-    let (faces, missing) = counts::faces(options, step);
+    let (mut faces, missing) = counts::faces(options, step);
     results.missing.extend(missing);
     let (counted, missing) = counts::rust(&faces, stage, step);
     results.rust = counted;
     results.missing.extend(missing);
-    let (times, missing) = counts::times(&faces, TIMINGS * options.rounds(), stage, step);
+    let (times, missing) = counts::times(&mut faces, TIMINGS * options.rounds(), stage, step);
     results.times = times;
     results.missing.extend(missing);
 }
@@ -99,7 +79,7 @@ fn behave(options: &Options, libraries: &[Library], stage: &Stage, found: &mut B
 }
 
 /// Steps that are expected.
-fn steps(options: &Options) -> u64 {
+fn steps(options: &Options) -> usize {
     let libraries = 1 + options.library.len() + libraries::names().filter(|name| options.wants(name)).count();
     let programs = if options.measures(Part::Programs) { measure::chosen(options).len() } else { 0 };
     let rounds = options.rounds();
@@ -113,5 +93,5 @@ fn steps(options: &Options) -> u64 {
         (Part::Fork, libraries),
     ];
     let others: usize = parts.iter().filter(|(part, _)| options.measures(*part)).map(|(_, steps)| steps).sum();
-    (2 + libraries + programs + programs * libraries * rounds + others) as u64
+    2 + libraries + programs + programs * libraries * rounds + others
 }

@@ -10,10 +10,11 @@ use super::libraries::Library;
 use super::options::Options;
 use super::programs::find;
 use super::stage::{Stage, build};
+use crate::callgrind::collected;
 use crate::results::Given;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use terrace_models::rounds::Rounds;
 
 /// Turns under callgrind, and by steps, which take 20 microseconds each.
 const TURNS: (u64, u64) = (20_000, 200);
@@ -96,7 +97,7 @@ impl Counter<'_> {
                 let turns = (TURNS.1 / if batch { BATCH } else { 1 }).max(1);
                 let steps = self.job(self.executable, &["steps", operation, &turns.to_string()]).run();
                 steps.map_err(|said| format!("{reason}; in steps: {said}"))?;
-                let steps: f64 = self.output()?.parse().map_err(|_| "steps: no number".to_owned())?;
+                let steps: f64 = self.stage.output()?.trim().parse().map_err(|_| "steps: no number".to_owned())?;
                 Ok((steps / turns as f64, true))
             }
         }
@@ -105,56 +106,49 @@ impl Counter<'_> {
     fn callgrind(&self, operation: &str, turns: u64) -> Result<u64, String> {
         let valgrind =
             find("valgrind").ok_or("valgrind is not there; install it (Debian: apt-get install valgrind)")?;
-        let (own, turns) = (self.executable.to_string_lossy(), turns.to_string());
-        let words = ["--tool=callgrind", "--callgrind-out-file=/dev/null", &own, self.count, operation, &turns];
+        let (file, own) = (self.stage.file("counts"), self.executable.to_string_lossy());
+        let out = format!("--callgrind-out-file={}", file.display());
+        let words = ["--tool=callgrind", &out, &own, self.count, operation, &turns.to_string()];
         self.job(&valgrind, &words).run().map_err(|reason| format!("callgrind: {reason}"))?;
-        let said = std::fs::read_to_string(self.stage.file("errors")).unwrap_or_default();
-        collected(&said).ok_or_else(|| "callgrind did not say what it collected".into())
+        collected(&file)
     }
 
     fn job(&self, executable: &Path, words: &[&str]) -> Job {
-        Job {
-            launcher: self.stage.shapes.clone(),
-            executable: executable.into(),
-            words: words.iter().map(Into::into).collect(),
-            input: None,
-            variables: vec![],
-            preload: self.preload.map(Path::to_path_buf),
-            folder: self.stage.path().into(),
-            limit: Duration::from_secs(120),
-        }
+        Job { preload: self.preload.map(Path::to_path_buf), ..self.stage.job(executable, words) }
     }
 
-    fn output(&self) -> Result<String, String> {
-        let text = std::fs::read_to_string(self.stage.file("output")).map_err(|error| format!("output: {error}"))?;
-        Ok(text.trim().into())
-    }
-}
-
-/// The number in callgrind's `==1== Collected : 123`.
-fn collected(said: &str) -> Option<u64> {
-    said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
-}
-
-/// Counts the C interface of each library. What failed, with its reason.
-pub fn interface(libraries: &[Library], stage: &Stage, step: &mut dyn FnMut(&str)) -> (Vec<Counted>, Vec<Given>) {
-    let (mut counted, mut missing) = (Vec::new(), Vec::new());
-    for library in libraries {
-        let preload = library.path.as_deref();
-        let counter = Counter { executable: &stage.shapes, preload, count: "interface", stage };
-        for (operation, title) in INTERFACE {
-            step(&format!("instructions: {title}, {}", library.name));
-            let (subject, operation) = (library.name.clone(), operation.to_owned());
-            match counter.one(&operation) {
-                Ok((turn, steps)) => {
-                    let instructions = if operation == "batch" { turn / BATCH as f64 } else { turn };
-                    counted.push(Counted { subject, operation, instructions, steps });
+    /// Counts some operations; in Rust, an empty loop is taken off.
+    fn all(&self, subject: &str, operations: &[(&str, &str)], found: &mut Found, step: &mut dyn FnMut(&str)) {
+        let rust = self.count == "count";
+        for &(operation, title) in operations {
+            let what = if rust { format!("{title} in Rust, {subject}") } else { format!("{title} of {subject}") };
+            step(&format!("instructions: {what}"));
+            let net = self.one(operation).and_then(|(turn, steps)| {
+                let empty = if rust { self.one(&format!("{operation}-empty"))?.0 } else { 0.0 };
+                Ok(((turn - empty) / if operation == "batch" { BATCH as f64 } else { 1.0 }, steps))
+            });
+            match net {
+                Ok((instructions, steps)) => {
+                    let (subject, operation) = (subject.to_owned(), operation.to_owned());
+                    found.0.push(Counted { subject, operation, instructions, steps });
                 }
-                Err(reason) => missing.push(Given { subject: format!("{title} of {subject}"), what: reason }),
+                Err(reason) => found.1.push(Given { subject: what, what: reason }),
             }
         }
     }
-    (counted, missing)
+}
+
+/// What was counted, and what failed, with its reason.
+type Found = (Vec<Counted>, Vec<Given>);
+
+/// Counts the C interface of each library.
+pub fn interface(libraries: &[Library], stage: &Stage, step: &mut dyn FnMut(&str)) -> Found {
+    let mut found = Found::default();
+    for Library { name, path, .. } in libraries {
+        let counter = Counter { executable: &stage.shapes, preload: path.as_deref(), count: "interface", stage };
+        counter.all(name, &INTERFACE, &mut found, step);
+    }
+    found
 }
 
 /// A Rust program for each allocator that can be linked.
@@ -171,75 +165,36 @@ pub fn faces(options: &Options, step: &mut dyn FnMut(&str)) -> (Vec<(&'static st
     (faces, missing)
 }
 
-/// Counts Rust programs, the empty loop taken off.
-pub fn rust(
-    faces: &[(&'static str, PathBuf)],
-    stage: &Stage,
-    step: &mut dyn FnMut(&str),
-) -> (Vec<Counted>, Vec<Given>) {
-    let (mut counted, mut missing) = (Vec::new(), Vec::new());
+/// Counts Rust programs.
+pub fn rust(faces: &[(&'static str, PathBuf)], stage: &Stage, step: &mut dyn FnMut(&str)) -> Found {
+    let mut found = Found::default();
     for (name, executable) in faces {
-        let counter = Counter { executable, preload: None, count: "count", stage };
-        for (operation, title) in RUST {
-            step(&format!("instructions in Rust: {title}, {name}"));
-            let net = counter.one(operation).and_then(|(turn, steps)| {
-                let empty = counter.one(&format!("{operation}-empty"))?.0;
-                Ok(((turn - empty) / if operation == "batch" { BATCH as f64 } else { 1.0 }, steps))
-            });
-            match net {
-                Ok((instructions, steps)) => {
-                    let (subject, operation) = ((*name).to_owned(), operation.to_owned());
-                    counted.push(Counted { subject, operation, instructions, steps });
-                }
-                Err(reason) => missing.push(Given { subject: format!("{title} in Rust, {name}"), what: reason }),
-            }
-        }
+        Counter { executable, preload: None, count: "count", stage }.all(name, &RUST, &mut found, step);
     }
-    (counted, missing)
+    found
 }
 
 /// Times Rust programs, in turn. One that fails is not run again.
 pub fn times(
-    faces: &[(&'static str, PathBuf)],
+    faces: &mut [(&'static str, PathBuf)],
     rounds: usize,
     stage: &Stage,
     step: &mut dyn FnMut(&str),
 ) -> (Vec<Timed>, Vec<Given>) {
-    let (mut times, mut missing) = (Vec::new(), Vec::<Given>::new());
-    for round in 0..rounds {
-        for (name, executable) in faces {
-            let what = format!("time in Rust, {name}");
-            if missing.iter().any(|failed| failed.subject == what) {
-                continue;
-            }
-            step(&what);
-            match time(executable, stage) {
-                Ok((pair_ns, batch_ns)) => {
-                    times.push(Timed { subject: (*name).into(), round, pair_ns, batch_ns });
-                }
-                Err(reason) => missing.push(Given { subject: what, what: reason }),
-            }
+    Rounds::new(rounds).run(faces, |(name, executable), round| {
+        let what = format!("time in Rust, {name}");
+        step(&what);
+        match time(executable, stage) {
+            Ok((pair_ns, batch_ns)) => Ok(Timed { subject: (*name).into(), round, pair_ns, batch_ns }),
+            Err(reason) => Err(Given { subject: what, what: reason }),
         }
-    }
-    (times, missing)
+    })
 }
 
 /// Nanoseconds of a pair, and of a block of a batch.
 fn time(executable: &Path, stage: &Stage) -> Result<(f64, f64), String> {
-    let counter = Counter { executable, preload: None, count: "count", stage };
-    counter.job(executable, &["time"]).run()?;
-    let said = counter.output()?;
-    let two = said.split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    two.ok_or_else(|| format!("`{said}` is no time"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_callgrind_collected_is_read() {
-        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 288680\n"), Some(288_680));
-        assert_eq!(collected("==7== Events : Ir\n"), None);
-    }
+    stage.job(executable, &["time"]).run()?;
+    let said = stage.output()?;
+    let two = said.trim().split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    two.ok_or_else(|| format!("`{}` is no time", said.trim()))
 }

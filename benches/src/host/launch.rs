@@ -66,6 +66,20 @@ pub struct Running {
 }
 
 impl Job {
+    /// Neither input, variables nor library; two minutes at most.
+    pub fn new(launcher: &Path, executable: &Path, words: &[&str], folder: &Path) -> Self {
+        Self {
+            launcher: launcher.into(),
+            executable: executable.into(),
+            words: words.iter().map(Into::into).collect(),
+            input: None,
+            variables: vec![],
+            preload: None,
+            folder: folder.into(),
+            limit: Duration::from_secs(120),
+        }
+    }
+
     /// Runs it to its end.
     ///
     /// # Errors
@@ -176,16 +190,8 @@ mod tests {
     use crate::host::stage::build;
 
     fn job(script: &str, folder: &Path) -> Job {
-        Job {
-            launcher: build("terrace-host-programs", &[], "programs").unwrap(),
-            executable: "/bin/sh".into(),
-            words: vec!["-c".into(), script.into()],
-            input: None,
-            variables: vec![],
-            preload: None,
-            folder: folder.into(),
-            limit: Duration::from_secs(10),
-        }
+        let launcher = build("terrace-host-programs", &[], "programs").unwrap();
+        Job::new(&launcher, Path::new("/bin/sh"), &["-c", script], folder)
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::options::Options;
 use super::recipes::{self, PEERS};
 use crate::options::built;
 use crate::results::Given;
+use crate::tools;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn glibc() -> Library {
-    let version = recipes::said("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(|_| "version not known".into());
+    let version = tools::said("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(|_| "version not known".into());
     Library { name: BASE.into(), path: None, given: format!("the system's: {version}"), own: false }
 }
 
@@ -80,10 +81,11 @@ fn given(name: &str, path: &Path) -> Result<Library, String> {
 
 /// Ours, from this working tree.
 fn ours() -> Result<Library, String> {
-    let (root, target) = (recipes::root(), built("host/terrace"));
-    let mut command = recipes::cargo();
+    let target = built("host/terrace");
+    let mut command = tools::cargo();
     command.args(["build", "--release", "--quiet", "--package", "terrace-capi", "--target-dir"]).arg(&target);
-    recipes::run(command.current_dir(root))?;
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    tools::run(&mut command)?;
     let path = target.join("release/libterrace_malloc.so");
     let given = "this working tree; opt-level 3, fat LTO, 1 codegen unit (release)";
     Ok(Library { name: OURS.into(), path: Some(path), given: given.into(), own: true })
@@ -94,14 +96,9 @@ fn loaded(library: Library, launcher: &Path) -> Result<Library, String> {
     let Some(path) = library.path.clone() else { return Ok(library) };
     let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
     let job = Job {
-        launcher: launcher.into(),
-        executable: "/bin/cat".into(),
-        words: vec!["/proc/self/maps".into()],
-        input: None,
-        variables: Vec::new(),
         preload: Some(path.clone()),
-        folder: folder.path().into(),
         limit: Duration::from_secs(10),
+        ..Job::new(launcher, Path::new("/bin/cat"), &["/proc/self/maps"], folder.path())
     };
     job.run().map_err(|reason| format!("`cat` under it: {reason}"))?;
     let maps = std::fs::read_to_string(folder.path().join("output")).unwrap_or_default();

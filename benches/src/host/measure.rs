@@ -14,6 +14,7 @@ use super::stage::Stage;
 use crate::results::Given;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use terrace_models::rounds::Rounds;
 
 /// Time after which a program is killed: a hundred times what most take.
 const LIMIT: Duration = Duration::from_secs(100);
@@ -35,13 +36,21 @@ pub struct Sample {
     pub failed: Option<String>,
 }
 
-/// Programs that were measured, and those that are missing.
-#[derive(Debug, Default)]
-pub struct Measured {
-    /// Every run.
-    pub samples: Vec<Sample>,
-    /// Programs that are missing, with the reason.
-    pub missing: Vec<Given>,
+impl Sample {
+    /// Of a run that may have failed.
+    pub fn of(
+        program: &str,
+        real: bool,
+        library: &Library,
+        round: usize,
+        used: Result<Usage, String>,
+    ) -> Result<Self, Box<Self>> {
+        let (program, library) = (program.to_owned(), library.name.clone());
+        match used {
+            Ok(usage) => Ok(Self { program, real, library, round, usage: Some(usage), failed: None }),
+            Err(reason) => Err(Box::new(Self { program, real, library, round, usage: None, failed: Some(reason) })),
+        }
+    }
 }
 
 /// A program that is there.
@@ -58,27 +67,29 @@ pub fn chosen(options: &Options) -> Vec<Program> {
     PROGRAMS.into_iter().filter(named).collect()
 }
 
-/// Measures all. `step` is told what comes next.
-pub fn measure(options: &Options, libraries: &[Library], stage: &Stage, step: &mut dyn FnMut(&str)) -> Measured {
-    let mut measured = Measured::default();
-    let mut ready = Vec::new();
+/// Every run, those that failed last, and programs that are missing. `step` is told what comes next.
+pub fn measure(
+    options: &Options,
+    libraries: &[Library],
+    stage: &Stage,
+    step: &mut dyn FnMut(&str),
+) -> (Vec<Sample>, Vec<Given>) {
+    let (mut ready, mut missing) = (Vec::new(), Vec::new());
     for program in chosen(options) {
         step(program.name);
-        match prepare(program, stage, options.quick) {
+        match prepare(program, stage, options.common.quick) {
             Ok(one) => ready.push(one),
-            Err(reason) => measured.missing.push(Given { subject: program.name.into(), what: reason }),
+            Err(reason) => missing.push(Given { subject: program.name.into(), what: reason }),
         }
     }
-    for round in 0..options.rounds() {
-        for one in &ready {
-            for i in 0..libraries.len() {
-                let library = &libraries[(i + round) % libraries.len()];
-                step(&format!("{} under {}", one.program.name, library.name));
-                measured.samples.extend(sample(one, library, stage, round, &measured.samples));
-            }
-        }
-    }
-    measured
+    let mut pairs: Vec<_> = ready.iter().flat_map(|one| libraries.iter().map(move |library| (one, library))).collect();
+    let rounds = Rounds { group: libraries.len(), ..Rounds::new(options.rounds()) };
+    let (mut samples, failed) = rounds.run(&mut pairs, |(one, library), round| {
+        step(&format!("{} under {}", one.program.name, library.name));
+        sample(one, library, stage, round)
+    });
+    samples.extend(failed.into_iter().map(|failed| *failed));
+    (samples, missing)
 }
 
 /// Runs it once.
@@ -87,14 +98,11 @@ fn prepare(program: Program, stage: &Stage, quick: bool) -> Result<Ready, String
         stage.repository()?;
     }
     let job = Job {
-        launcher: stage.shapes.clone(),
-        executable: program.executable(stage)?,
         words: program.words(stage, quick),
         input: program.input(stage),
         variables: program.variables(),
-        preload: None,
-        folder: stage.path().into(),
         limit: LIMIT,
+        ..stage.job(&program.executable(stage)?, &[])
     };
     run(&program, &job, stage)?;
     let expected = digest(&stage.file("output"))?;
@@ -105,19 +113,12 @@ fn run(program: &Program, job: &Job, stage: &Stage) -> Result<Usage, String> {
     if program.kind == Kind::Redis { redis::run(job.clone(), stage) } else { job.run() }
 }
 
-/// One run, unless it failed before.
-fn sample(one: &Ready, library: &Library, stage: &Stage, round: usize, before: &[Sample]) -> Option<Sample> {
-    let name = one.program.name;
-    let same = |sample: &&Sample| sample.program == name && sample.library == library.name;
-    if before.iter().filter(same).any(|sample| sample.failed.is_some()) {
-        return None;
-    }
+/// One run; the error is one that failed.
+fn sample(one: &Ready, library: &Library, stage: &Stage, round: usize) -> Result<Sample, Box<Sample>> {
     let job = Job { preload: library.path.clone(), ..one.job.clone() };
     let used = run(&one.program, &job, stage).and_then(|usage| {
         let found = digest(&stage.file("output"))?;
         if found == one.expected { Ok(usage) } else { Err("another output than under glibc".into()) }
     });
-    let (program, library) = (name.to_owned(), library.name.clone());
-    let (usage, failed) = used.map_or_else(|reason| (None, Some(reason)), |usage| (Some(usage), None));
-    Some(Sample { program, real: one.program.is_real(), library, round, usage, failed })
+    Sample::of(one.program.name, one.program.is_real(), library, round, used)
 }

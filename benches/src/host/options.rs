@@ -3,14 +3,14 @@
 //! Promises upward: values in range; names that exist. Asks from below: `clap`.
 
 use super::programs::PROGRAMS;
-use crate::options::folder;
+use crate::options::{Common, flags, key, list};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
-  cargo xtask bench host                                    everything; about forty minutes
-  cargo xtask bench host --quick                            whether it works; results in target/
+  cargo xtask bench host                                    everything, in 5 rounds; about forty minutes
+  cargo xtask bench host --quick                            whether it works: 1 round, results in target/
   cargo xtask bench host --library mine=libmine.so          your own beside the others
   cargo xtask bench host --library mine=libmine.so --peers none --only larson --rounds 3
                                                             one program, glibc and yours
@@ -47,9 +47,9 @@ pub enum Part {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask bench host", after_help = EXAMPLES)]
 pub struct Options {
-    /// Rounds of every program; below five the spread says little [default: 5, with --quick 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
+    /// Options of every benchmark.
+    #[command(flatten)]
+    pub common: Common,
 
     /// Programs, separated by commas; nothing but them is then measured, unless --part asks for it [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PROGRAMS.map(|program| program.name))]
@@ -60,30 +60,16 @@ pub struct Options {
     pub library: Vec<(String, PathBuf)>,
 
     /// Allocators beside glibc and --library, separated by commas; `none` for none [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(super::libraries::names().chain(["none"])))]
     peers: Vec<String>,
 
     /// What is measured, separated by commas [default: all]
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     part: Vec<Part>,
 
-    /// Folder for the results, made when absent [default: benches/results/host, with --quick, --only or --part
-    /// target/bench/host]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
     /// Print the raw data instead of tables
     #[arg(long)]
     pub json: bool,
-
-    /// Small numbers: whether everything works, not how fast it is
-    #[arg(long)]
-    pub quick: bool,
-}
-
-/// Names that `--peers` takes.
-fn names() -> Vec<&'static str> {
-    super::libraries::names().chain(["none"]).collect()
 }
 
 /// `NAME=PATH`.
@@ -98,7 +84,7 @@ fn library(word: &str) -> Result<(String, PathBuf), String> {
 impl Options {
     /// Rounds of every program.
     pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 1 } else { 5 }) as usize
+        self.common.rounds(5, 1)
     }
 
     /// Whether an allocator was asked for.
@@ -117,29 +103,27 @@ impl Options {
 
     /// Whether this is less than everything, so that nobody wants to keep it.
     fn partial(&self) -> bool {
-        self.quick || !self.only.is_empty() || !self.part.is_empty()
+        self.common.quick || !self.only.is_empty() || !self.part.is_empty()
     }
 
     /// Where results go.
     pub fn out(&self) -> PathBuf {
-        folder(self.out.as_deref(), "host", self.partial())
+        self.common.out("host", self.partial())
     }
 
     /// The command that repeats this run, as far as the machine allows.
     pub fn command(&self) -> String {
-        let mut words = format!("cargo xtask bench host --rounds {}", self.rounds());
-        let parts: Vec<String> =
-            self.part.iter().filter_map(|part| part.to_possible_value()).map(|value| value.get_name().into()).collect();
-        for (flag, list) in [("--only", &self.only), ("--peers", &self.peers), ("--part", &parts)] {
-            if !list.is_empty() {
-                words += &format!(" {flag} {}", list.join(","));
-            }
-        }
-        for (name, path) in &self.library {
-            // The path of one machine helps nobody.
-            words += &format!(" --library {name}={}", path.file_name().unwrap_or_default().to_string_lossy());
-        }
-        words + if self.quick { " --quick" } else { "" }
+        let parts: Vec<String> = self.part.iter().map(key).collect();
+        // The path of one machine helps nobody.
+        let library = |(name, path): &(String, PathBuf)| {
+            format!(" --library {name}={}", path.file_name().unwrap_or_default().to_string_lossy())
+        };
+        format!("cargo xtask bench host --rounds {}", self.rounds())
+            + &list("--only", &self.only)
+            + &list("--peers", &self.peers)
+            + &list("--part", &parts)
+            + &self.library.iter().map(library).collect::<String>()
+            + &flags(&[(self.common.quick, "--quick")])
     }
 }
 

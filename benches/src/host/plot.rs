@@ -8,7 +8,7 @@
 use super::libraries::{BASE, OURS};
 use super::recipes::PEERS;
 use super::results::{Cost, Results};
-use crate::plot::{Area, FAINT, GRID, INK, font, save};
+use crate::plot::{Area, FAINT, GRID, INK, font, save, titles};
 use plotters::prelude::*;
 use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -35,11 +35,10 @@ type Ends = [f64; 4];
 /// The file cannot be written; the drawing library's own words.
 pub fn draw(results: &Results, path: &Path) -> Result<bool, String> {
     let panels = [false, true].map(|real| (real, marks(results, real)));
-    let worth = panels.iter().any(|(_, marks)| marks.len() > 1);
-    if worth {
-        save(path, |area| picture(results, &panels, area))?;
+    if panels.iter().all(|(_, marks)| marks.len() < 2) {
+        return Ok(false);
     }
-    Ok(worth)
+    save(path, |area| picture(results, &panels, area))
 }
 
 fn marks(results: &Results, real: bool) -> Vec<Mark<'_>> {
@@ -54,14 +53,8 @@ fn picture(
 ) -> Result<(), Box<dyn std::error::Error>> {
     area.fill(&WHITE)?;
     let (head, body) = area.split_vertically(HEAD);
-    let (machine, day) = (&results.header.machine, results.header.day());
     let title = "Programs under each allocator: CPU time and peak memory over glibc's";
-    let whence = format!(
-        "{}, {} cores, {day}; geometric means of medians; left and below is better",
-        machine.cpu, machine.cores
-    );
-    head.draw(&Text::new(title, (24, 14), font(22, FontStyle::Bold, INK)))?;
-    head.draw(&Text::new(whence, (24, 44), font(14, FontStyle::Normal, FAINT)))?;
+    titles(&head, title, &[], &results.header, "geometric means of medians; left and below is better")?;
     let all: Vec<&Mark<'_>> = panels.iter().flat_map(|(_, marks)| marks).collect();
     let ends = ends(&all);
     for (area, (real, marks)) in body.split_evenly((1, 2)).into_iter().zip(panels) {

@@ -7,12 +7,9 @@ use super::counts::{Counted, FASTEST, Timed};
 use super::launch::Usage;
 use super::libraries::BASE;
 use super::measure::Sample;
-use crate::numbers::{Spread, ratios, spread};
 use crate::results::{Given, Header};
 use serde::{Deserialize, Serialize};
-
-/// Version of the file's format.
-pub const FORMAT: u32 = 1;
+use terrace_models::rounds::{Spread, ratios, spread};
 
 /// A whole run. Empty lists were not asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +19,7 @@ pub struct Results {
     pub header: Header,
     /// Libraries and programs that are missing, and why.
     pub missing: Vec<Given>,
-    /// Every run of a program, in the order in which they ran.
+    /// Every run of a program, in the order in which they ran; those that failed last.
     pub samples: Vec<Sample>,
     /// Instructions through the C interface.
     pub interface: Vec<Counted>,
@@ -158,7 +155,7 @@ pub(super) mod tests {
         let broken =
             Sample { usage: None, failed: Some("killed by signal 11; ".into()), ..sample("larson", "peer", 0, 0, 0) };
         Results {
-            header: header(FORMAT, &["glibc", "terrace", "peer"]),
+            header: header(&["glibc", "terrace", "peer"]),
             missing: vec![Given { subject: "z3".into(), what: "z3 is not there".into() }],
             samples: vec![
                 sample("lua", "glibc", 0, 1000, 100),

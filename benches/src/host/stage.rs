@@ -4,9 +4,11 @@
 //! rule: a C file, a repository, a file of commands. It is gone with the value.
 //! Asks from below: cargo, which builds `benches/host/programs`; git.
 
+use super::launch::Job;
 use super::recipes;
 use super::redis;
 use crate::options::built;
+use crate::tools;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -55,12 +57,10 @@ impl Stage {
             return Ok(());
         }
         self.write("commits", commits().as_bytes())?;
-        recipes::run(self.git(&git).args(["init", "--quiet", "--bare"]).arg(&folder))?;
+        tools::run(self.git(&git).args(["init", "--quiet", "--bare"]).arg(&folder))?;
         let stream = std::fs::File::open(self.file("commits")).map_err(|error| format!("commits: {error}"))?;
-        recipes::run(
-            self.git(&git).arg("-C").arg(&folder).args(["fast-import", "--quiet"]).stdin(Stdio::from(stream)),
-        )?;
-        recipes::run(self.git(&git).arg("-C").arg(&folder).args(["symbolic-ref", "HEAD", "refs/heads/main"]))
+        tools::run(self.git(&git).arg("-C").arg(&folder).args(["fast-import", "--quiet"]).stdin(Stdio::from(stream)))?;
+        tools::run(self.git(&git).arg("-C").arg(&folder).args(["symbolic-ref", "HEAD", "refs/heads/main"]))
     }
 
     fn git(&self, git: &Path) -> Command {
@@ -79,6 +79,19 @@ impl Stage {
         self.path().join(name)
     }
 
+    /// A program that runs in it.
+    pub fn job(&self, executable: &Path, words: &[&str]) -> Job {
+        Job::new(&self.shapes, executable, words, self.path())
+    }
+
+    /// What the last program wrote.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn output(&self) -> Result<String, String> {
+        std::fs::read_to_string(self.file("output")).map_err(|error| format!("output: {error}"))
+    }
+
     /// A program's word, where `@x` is the file `x`.
     pub fn word(&self, word: &str) -> OsString {
         word.strip_prefix('@').map_or_else(|| word.into(), |name| self.file(name).into())
@@ -95,13 +108,13 @@ impl Stage {
 /// Cargo's words.
 pub fn build(package: &str, features: &[&str], folder: &str) -> Result<PathBuf, String> {
     let target = built("host").join(folder);
-    let mut command = recipes::cargo();
+    let mut command = tools::cargo();
     command.args(["build", "--release", "--quiet", "--package", package, "--features", &features.join(",")]);
     // Settings of whoever runs this must not change what is measured.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CFLAGS");
     // snmalloc-sys built by the crate `cc` leaves assertions in otherwise: 137 instructions a pair instead of 48.
     command.env("CXXFLAGS", "-DNDEBUG");
-    recipes::run(command.arg("--manifest-path").arg(recipes::manifest()).arg("--target-dir").arg(&target))?;
+    tools::run(command.arg("--manifest-path").arg(recipes::manifest()).arg("--target-dir").arg(&target))?;
     Ok(target.join("release").join(package))
 }
 

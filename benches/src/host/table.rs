@@ -7,9 +7,9 @@ use super::counts::{Counted, FASTEST, INTERFACE, RUST, SETTINGS};
 use super::libraries::BASE;
 use super::redis::PRELOADED;
 use super::results::{Cost, Results};
-use crate::numbers::spread;
-use crate::table::{given, grouped, significant, spread_text, table, where_and_when};
+use crate::table::{cross, given, grouped, significant, spread_text, table, where_and_when};
 use comfy_table::Table;
+use terrace_models::rounds::spread;
 
 /// A row: its title, and a cell for each column.
 type Row<'a> = (String, Box<dyn Fn(&str) -> Option<String> + 'a>);
@@ -41,20 +41,15 @@ fn of(columns: &[&str], rows: &[Row<'_>], head: &str) -> Option<Table> {
         any.then(|| std::iter::once(title.clone()).chain(shown).collect::<Vec<_>>())
     };
     let rows: Vec<Vec<String>> = rows.iter().filter_map(cells).collect();
-    let head = std::iter::once(head).chain(columns.iter().copied()).map(String::from).collect();
+    let head: Vec<&str> = std::iter::once(head).chain(columns.iter().copied()).collect();
     (!rows.is_empty()).then(|| table(head, rows))
 }
 
 /// A row for each program, a column for each library.
 fn programs(results: &Results, cost: Cost) -> Table {
     let libraries: Vec<&str> = results.header.subjects().collect();
-    let row = |(name, _): (&str, bool)| {
-        let name = name.to_owned();
-        let cells = libraries.iter().map(|library| cell(results, &name, library, cost));
-        std::iter::once(name.clone()).chain(cells).collect()
-    };
-    let head = std::iter::once("program").chain(libraries.iter().copied()).map(String::from).collect();
-    table(head, results.programs().into_iter().map(row).collect())
+    let programs = results.programs().into_iter().map(|(name, _)| name);
+    cross("program", programs, &libraries, String::from, |program, library| cell(results, program, library, cost))
 }
 
 fn cell(results: &Results, program: &str, library: &str, cost: Cost) -> String {

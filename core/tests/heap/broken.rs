@@ -40,11 +40,8 @@ fn broken<C: HeapConfig>(garbage: [u64; 2], words: usize) {
 
 #[test]
 fn a_record_that_was_written_over_is_found_and_leads_nowhere() {
-    let mut seed = 1u64;
-    let mut random = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        seed ^ seed >> 29
-    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut random = move || random.u64(..);
     for round in 0..cut(3000, 12) {
         // Small numbers are places and sizes that exist; large ones are far outside.
         let mut word = || match round % 4 {

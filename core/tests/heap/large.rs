@@ -101,13 +101,8 @@ fn lists_link_both_ends_of_memory() {
 #[test]
 fn random_programs_of_every_magnitude() {
     each(|shadow| {
-        // SplitMix64.
-        let mut state = 1u64;
-        let mut random = move |below: usize| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            ((z ^ (z >> 29)) >> 8) as usize % below
-        };
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut random = move |below: usize| random.usize(..below);
         let magnitudes = (shadow.heap.usage().total / 8).ilog2() as usize;
         for step in 0..cut(2500, 100) {
             let magnitude = random(magnitudes);

@@ -32,6 +32,7 @@ mod kill;
 mod log;
 mod names;
 mod seeds;
+mod tally;
 mod world;
 
 pub use cut::{Cuts, every_cut};
@@ -42,6 +43,7 @@ pub use holes::Holes;
 pub use image::SECTOR;
 pub use log::{Kind, Line};
 pub use seeds::{Counts, Trace, Verdict, judge, number, run_seeds};
+pub use tally::{RunCounts, add};
 pub use world::{Stuck, World, ready};
 
 use effect::missing;

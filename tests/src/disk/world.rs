@@ -3,7 +3,7 @@
 //! Promises upward: [`World::run`] ends: with the result, or saying that nothing is left to do, or that there is no end to it.
 //! The same seed drives in the same order.
 
-use super::SimDisk;
+use super::{RunCounts, SimDisk, Trace, Verdict};
 use crate::Random;
 use futures_channel::oneshot;
 use std::fmt;
@@ -51,6 +51,34 @@ impl World {
     /// Over a disk.
     pub fn new(disk: SimDisk, frames: FramePool, random: Random) -> Self {
         Self { tasks: Executor::new(), disk: Arc::new(disk), frames, random }
+    }
+
+    /// The same on another disk, which a trace follows.
+    pub fn place(&mut self, disk: SimDisk, trace: &Trace) {
+        *self = Self::new(disk, self.frames.clone(), self.random.clone());
+        trace.begin(&self.disk);
+    }
+
+    /// The power goes, whatever is under way. What the disk is afterwards.
+    pub fn cut(&mut self, counts: &mut RunCounts) -> SimDisk {
+        counts.cuts += 1;
+        self.disk.cut(&mut self.random)
+    }
+
+    /// The process ends, whatever is under way. What the disk is afterwards.
+    pub fn kill(&mut self, counts: &mut RunCounts) -> SimDisk {
+        counts.kills += 1;
+        self.disk.kill(&mut self.random)
+    }
+
+    /// Turns the disk off for good, counts what it did, and lets every task learn of it.
+    ///
+    /// # Errors
+    /// That some go on for ever.
+    pub fn leave(&mut self, counts: &mut RunCounts, trace: &Trace) -> Verdict {
+        counts.end(&self.disk);
+        trace.end();
+        self.off().map_err(|stuck| format!("with the disk gone: {stuck}"))
     }
 
     /// Runs one ready task or completes one order. False when there is neither.

@@ -29,7 +29,7 @@ impl Session<'_> {
 
     /// Notes an operation that ends at once.
     pub fn count(&mut self, note: impl FnOnce() -> String) {
-        self.tally.operations += 1;
+        self.tally.runs.operations += 1;
         self.world.disk.remark(note);
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_file::{Disk, JoinHandle, StoreError};
-use terrace_tests::disk::{SimDisk, Verdict, Window, World, ready};
+use terrace_tests::disk::{SimDisk, Verdict, Window};
 use terrace_tiers::{Buffer, Error, Manager};
 
 /// Starts that may fail one after the other, as each needs a fault of its own: more than a seed has.
@@ -38,7 +38,7 @@ impl Session<'_> {
 
     /// The program ends when nothing is under way, and begins again.
     pub fn restart(&mut self) -> Verdict {
-        self.tally.restarts += 1;
+        self.tally.runs.restarts += 1;
         self.finish()?;
         self.settle("before the end")?;
         self.forget()?;
@@ -46,14 +46,12 @@ impl Session<'_> {
     }
 
     fn end_of_power(&mut self) -> Verdict<SimDisk> {
-        self.tally.cuts += 1;
-        let next = self.world.disk.cut(&mut self.world.random);
+        let next = self.world.cut(&mut self.tally.runs);
         self.leave().map(|()| next)
     }
 
     fn end_of_process(&mut self) -> Verdict<SimDisk> {
-        self.tally.kills += 1;
-        let next = self.world.disk.kill(&mut self.world.random);
+        let next = self.world.kill(&mut self.tally.runs);
         self.leave().map(|()| next)
     }
 
@@ -88,10 +86,7 @@ impl Session<'_> {
     /// Turns this disk off; all that was begun must end.
     pub fn leave(&mut self) -> Verdict {
         let disk = Arc::clone(&self.world.disk);
-        self.tally.orders += disk.completed();
-        disk.fired(0).iter().for_each(|fired| *self.tally.faults.entry(fired.fault).or_default() += 1);
-        self.trace.end();
-        self.world.off().map_err(|stuck| format!("with the disk gone: {stuck}"))?;
+        self.world.leave(&mut self.tally.runs, self.trace)?;
         self.forget()?;
         // This one and the world's.
         match Arc::strong_count(&disk) {
@@ -132,8 +127,7 @@ impl Session<'_> {
     }
 
     fn place(&mut self, disk: SimDisk) {
-        self.world = World::new(disk, self.world.frames.clone(), self.world.random.clone());
-        self.trace.begin(&self.world.disk);
+        self.world.place(disk, self.trace);
         self.calm();
     }
 
@@ -197,21 +191,13 @@ impl Session<'_> {
     }
 
     /// Drives until it is there.
-    fn drive<T>(&mut self, mut join: JoinHandle<T>) -> Verdict<T> {
-        loop {
-            if let Some(value) = ready(&mut join) {
-                return Ok(value);
-            }
-            if !self.world.step() {
-                return ready(&mut join)
-                    .ok_or("a hang: no task is ready, no order under way, and it is not done".into());
-            }
-        }
+    fn drive<T>(&mut self, join: JoinHandle<T>) -> Verdict<T> {
+        self.world.run(join).map_err(|stuck| stuck.to_string())
     }
 
     /// Reads everything, and holds it against the model.
     fn opened(&mut self, window: &Window) -> Verdict {
-        self.tally.reopened += 1;
+        self.tally.runs.reopened += 1;
         self.tally.done("build");
         self.check()?;
         let listed = self.manager().list();

@@ -64,7 +64,7 @@ pub fn run(seed: u64, frames: &FramePool, tally: &mut Tally, trace: &Trace) -> V
         session.program()?;
     }
     session.leave()?;
-    session.tally.seeds += 1;
+    session.tally.runs.seeds += 1;
     Ok(())
 }
 
@@ -74,12 +74,12 @@ impl Session<'_> {
     }
 
     fn program(&mut self) -> Verdict {
-        let first = self.tally.operations;
+        let first = self.tally.runs.operations;
         let mut ends: Vec<u64> = (0..3).map(|_| self.chance(OPERATIONS)).collect();
         ends.push(OPERATIONS);
         ends.sort_unstable();
         for end in ends {
-            while self.tally.operations - first < end {
+            while self.tally.runs.operations - first < end {
                 self.operation()?;
                 self.harvest()?;
                 if self.over {

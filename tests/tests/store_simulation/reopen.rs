@@ -8,7 +8,7 @@ use crate::session::{Held, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_file::{Disk, JoinHandle, Store, StoreError, StoreOptions};
-use terrace_tests::disk::{SimDisk, Verdict, Window, World, ready};
+use terrace_tests::disk::{SimDisk, Verdict, Window, ready};
 
 /// Starts that may fail one after the other, as each needs a fault of its own: more than a seed has.
 const STARTS: usize = 200;
@@ -41,14 +41,12 @@ impl Session<'_> {
     }
 
     fn end_of_power(&mut self) -> Verdict<SimDisk> {
-        self.tally.cuts += 1;
-        let next = self.world.disk.cut(&mut self.world.random);
+        let next = self.world.cut(&mut self.tally.runs);
         self.leave().map(|()| next)
     }
 
     fn end_of_process(&mut self) -> Verdict<SimDisk> {
-        self.tally.kills += 1;
-        let next = self.world.disk.kill(&mut self.world.random);
+        let next = self.world.kill(&mut self.tally.runs);
         self.leave().map(|()| next)
     }
 
@@ -68,7 +66,7 @@ impl Session<'_> {
 
     /// The program ends, when nothing is under way, and begins again.
     pub fn restart(&mut self, options: StoreOptions) -> Verdict<After> {
-        self.tally.restarts += 1;
+        self.tally.runs.restarts += 1;
         self.finish()?;
         self.world.settle().map_err(|stuck| stuck.to_string())?;
         self.forget();
@@ -85,11 +83,7 @@ impl Session<'_> {
 
     /// Turns this disk off; all that was begun must end, and give its memory back.
     pub fn leave(&mut self) -> Verdict {
-        let disk = Arc::clone(&self.world.disk);
-        self.tally.orders += disk.completed();
-        disk.fired(0).iter().for_each(|fired| *self.tally.faults.entry(fired.fault).or_default() += 1);
-        self.trace.end();
-        self.world.off().map_err(|stuck| format!("with the disk gone: {stuck}"))?;
+        self.world.leave(&mut self.tally.runs, self.trace)?;
         self.forget();
         self.world.off().map_err(|stuck| format!("after the store was dropped: {stuck}"))?;
         self.no_frames()
@@ -109,8 +103,7 @@ impl Session<'_> {
     }
 
     fn place(&mut self, disk: SimDisk) {
-        self.world = World::new(disk, self.world.frames.clone(), self.world.random.clone());
-        self.trace.begin(&self.world.disk);
+        self.world.place(disk, self.trace);
     }
 
     /// A window from before the store is open: it may remove, or mend, what is damaged.
@@ -186,7 +179,7 @@ impl Session<'_> {
 
     /// Reads everything, and holds it against the model.
     fn opened(&mut self, window: &Window) -> Verdict<After> {
-        self.tally.reopened += 1;
+        self.tally.runs.reopened += 1;
         self.check()?;
         let used = self.world.disk.used();
         if used > self.options.cap && self.world.disk.fired(window.fired).is_empty() {

@@ -82,7 +82,7 @@ pub fn with_cuts(seed: u64, stop: u64, frames: &FramePool, tally: &mut Tally, tr
     for disk in left {
         let world = World::new(disk, frames.clone(), random.clone());
         let mut next = over(world, model.clone(), session.tally, trace);
-        next.tally.cuts += 1;
+        next.tally.runs.cuts += 1;
         verdict = next.open(OPTIONS).and_then(|_| next.one_more(60)).and_then(|()| next.leave());
         if verdict.is_err() {
             break;

@@ -73,7 +73,7 @@ impl Session<'_> {
 
     /// Notes a new operation in the log.
     fn note(&mut self, text: impl FnOnce() -> String) -> Window {
-        self.tally.operations += 1;
+        self.tally.runs.operations += 1;
         self.world.disk.remark(text);
         Window::open(&self.world.disk, self.store.as_ref().map(Store::stats))
     }

@@ -66,7 +66,7 @@ pub struct Bus<C> {
     /// One transaction in so many fails at random, half of them after the chip executed it; 0: none.
     pub fail_one_in: Rc<Cell<u64>>,
     /// Knuth's linear congruential generator.
-    pub random: u64,
+    pub random: fastrand::Rng,
     /// Changes the bytes that the driver sends, as a mistake of the driver would.
     pub mistake: fn(&mut Vec<u8>),
 }
@@ -79,7 +79,7 @@ impl<C: Chip> Bus<C> {
             transactions: 0,
             fail_at: None,
             fail_one_in: Rc::default(),
-            random: 1,
+            random: fastrand::Rng::with_seed(1),
             mistake: |_| {},
         }
     }
@@ -113,10 +113,9 @@ impl<C: Chip> SpiDevice for Bus<C> {
                 }
             }
         }
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let one_in = self.fail_one_in.get();
-        let fails = one_in > 0 && (self.random >> 33).is_multiple_of(one_in);
-        if fails && self.random >> 63 == 0 {
+        let fails = one_in > 0 && self.random.u64(..one_in) == 0;
+        if fails && self.random.bool() {
             return Err(Wrong::Fault);
         }
         self.chip.select(self.time.get(), &mut bytes)?;

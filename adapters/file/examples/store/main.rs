@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use terrace_file::{Directory, Disk, EngineKind, Executor, FramePool, Piece, Store, StoreOptions};
+use terrace_tests::rounds::{Rounds, spread};
 
 const ROUNDS: usize = 5;
 
@@ -143,46 +144,48 @@ const RING_4M: Sides = Sides { bytes: 4 << 20, depths: &[4, 8, 16], callers: 1, 
 const THREADS_64K: Sides = Sides { bytes: 64 << 10, depths: &[], callers: 4, own: 16 };
 const THREADS_4M: Sides = Sides { bytes: 4 << 20, depths: &[], callers: 4, own: 8 };
 
-/// Seconds, and processor seconds, of each round of one way.
-type Times = Vec<(f64, f64)>;
+/// How a gigabyte is put or got.
+#[derive(Clone, Copy)]
+enum Way {
+    /// A raw loop: requests in flight of the ring, if it is one, and whether it takes checksums.
+    Raw(Option<usize>, bool),
+    Store,
+}
+
+/// Seconds and processor seconds of a round.
+type Time = (f64, f64);
 
 /// Compares one engine at one size.
 fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
     let Sides { bytes, depths, callers, own } = sides;
-    let most = depths.last().copied();
-    // For puts and for gets: raw, raw with checksums, the store.
-    let mut times = [(); 2].map(|()| (vec![Times::new(); depths.len().max(1)], Times::new(), Times::new()));
-    for round in 0..=ROUNDS {
-        let timed = |times: &mut Times, work: &mut dyn FnMut() -> Result<(), Error>| {
-            let (begun, before) = (Instant::now(), cpu());
-            work()?;
-            // The first round only warms up.
-            if round > 0 {
-                times.push((begun.elapsed().as_secs_f64(), cpu() - before));
-            }
-            Ok::<_, Error>(())
-        };
-        let mut pieces = Vec::new();
-        for ((plain, checked, store), write) in times.iter_mut().zip([true, false]) {
-            let one = |depth: Option<usize>, checked| match (depth, Work { write, checked, bytes }) {
-                (Some(depth), work) => raw.ring(work, depth),
-                (None, work) => raw.threads(work),
-            };
-            for (at, times) in plain.iter_mut().enumerate() {
-                timed(times, &mut || one(depths.get(at).copied(), false))?;
-            }
-            timed(checked, &mut || one(most, true))?;
-            timed(store, &mut || {
-                match write {
-                    true => pieces = fixture.put(bytes, callers, own),
-                    false => fixture.get(&pieces, callers, own),
-                }
-                Ok(())
-            })?;
+    let plain = if depths.is_empty() { vec![None] } else { depths.iter().copied().map(Some).collect() };
+    let best = plain.last().copied().flatten();
+    let ways = plain.into_iter().map(|depth| Way::Raw(depth, false)).chain([Way::Raw(best, true), Way::Store]);
+    let ways: Vec<Way> = ways.collect();
+    let mut contestants: Vec<(bool, Way)> =
+        [true, false].into_iter().flat_map(|write| ways.iter().map(move |&way| (write, way))).collect();
+    let mut pieces = Vec::new();
+    // The first round only warms up.
+    let rounds = Rounds { warm_up: 1, ..Rounds::new(ROUNDS) };
+    let times = rounds.by_contestant(&mut contestants, |&mut (write, way), _| {
+        let (begun, before) = (Instant::now(), cpu());
+        match way {
+            Way::Raw(Some(depth), checked) => raw.ring(Work { write, checked, bytes }, depth)?,
+            Way::Raw(None, checked) => raw.threads(Work { write, checked, bytes })?,
+            Way::Store if write => pieces = fixture.put(bytes, callers, own),
+            Way::Store => fixture.get(&pieces, callers, own),
         }
-    }
-    for ((plain, checked, store), what) in times.iter().zip(["put", "get"]) {
-        let (base, base_cpu) = plain.iter().map(speed).max_by(|a, b| a.0.total_cmp(&b.0)).ok_or("a raw loop")?;
+        let time = (begun.elapsed().as_secs_f64(), cpu() - before);
+        if matches!((write, way), (false, Way::Store)) {
+            // Freed between the measurements.
+            pieces.clear();
+        }
+        Ok::<_, Error>(time)
+    })?;
+    for (times, what) in times.chunks(ways.len()).zip(["put", "get"]) {
+        let [plain @ .., checked, store] = times else { continue };
+        let (base, base_cpu) =
+            plain.iter().map(|times| speed(times)).max_by(|a, b| a.0.total_cmp(&b.0)).ok_or("a raw loop")?;
         let ((checked, checked_cpu), (ours, our_cpu)) = (speed(checked), speed(store));
         println!(
             "{name:8} {:5} KiB {what}  raw {base:5.2} GiB/s {base_cpu:5.2} CPU-s/GiB   checked {checked:5.2} {checked_cpu:5.2}   \
@@ -196,11 +199,11 @@ fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result
 }
 
 /// GiB a second in the median round, and processor seconds for a GiB.
-fn speed(times: &Times) -> (f64, f64) {
-    let mut sorted: Vec<f64> = times.iter().map(|time| time.0).collect();
-    sorted.sort_by(f64::total_cmp);
+fn speed(times: &[Time]) -> (f64, f64) {
+    let seconds: Vec<f64> = times.iter().map(|time| time.0).collect();
     let gib = FILE as f64 / f64::from(1 << 30);
-    (gib / sorted[ROUNDS / 2], times.iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64 / gib)
+    let median = spread(&seconds).map_or(f64::NAN, |all| all.median);
+    (gib / median, times.iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64 / gib)
 }
 
 /// Processor seconds of this process so far.

@@ -16,10 +16,22 @@ use std::ptr::NonNull;
 
 use terrace_core::heap::{Fast, Narrow, Packed, RegionHeap, Small, Wide};
 
+/// What a heap gives.
+pub trait Block: Copy {
+    /// Where it is.
+    fn address(self) -> usize;
+}
+
+impl Block for NonNull<u8> {
+    fn address(self) -> usize {
+        self.addr().get()
+    }
+}
+
 /// A heap over one stretch of memory.
 pub trait Subject: Sized {
     /// What it gives.
-    type Block: Copy;
+    type Block: Block;
 
     /// A heap over the memory; `None`: it cannot have so much.
     ///
@@ -47,13 +59,10 @@ pub trait Subject: Sized {
         unsafe { self.free(block, layout) };
         Some(new)
     }
-
-    /// Where a block is.
-    fn address(block: Self::Block) -> usize;
 }
 
 /// Names of the heaps, in the order in which they are shown and take turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Hash, ValueEnum)]
 pub enum Name {
     /// terrace: fewest instructions, granules of 8 bytes.
     FastPacked,
@@ -111,11 +120,6 @@ impl Name {
         }
     }
 
-    /// As it is called on the command line.
-    pub fn key(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// As it is called in tables.
     pub fn title(self) -> &'static str {
         match self {
@@ -159,11 +163,5 @@ impl Name {
                 "units of 16 bytes; records beside the memory, not counted in it; alignment by asking for more"
             }
         }
-    }
-}
-
-impl PartialOrd for Name {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        (*self as usize).partial_cmp(&(*other as usize))
     }
 }

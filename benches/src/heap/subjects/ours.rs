@@ -33,8 +33,4 @@ impl<C: HeapConfig> Subject for RegionHeap<C> {
         // SAFETY: the caller's promise.
         unsafe { self.reallocate(block, layout, size) }.ok()?
     }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
-    }
 }

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "memory is given, and blocks are taken back, by pointers")]
 
-use super::Subject;
+use super::{Block, Subject};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
@@ -39,10 +39,6 @@ impl Subject for Rlsf {
         let larger = Layout::from_size_align(size, layout.align()).ok()?;
         // SAFETY: the caller's promise.
         unsafe { self.0.reallocate(block, larger) }
-    }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
     }
 }
 
@@ -81,10 +77,6 @@ impl Subject for Talc {
         unsafe { self.free(block, layout) };
         Some(new)
     }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
-    }
 }
 
 /// A heap of embedded-alloc: what its heaps have beside the global allocator's face.
@@ -96,25 +88,21 @@ pub trait Embedded: GlobalAlloc + Sized {
     unsafe fn of(start: usize, bytes: usize) -> Self;
 }
 
-/// With two-level bins.
-impl Embedded for embedded_alloc::TlsfHeap {
-    unsafe fn of(start: usize, bytes: usize) -> Self {
-        let heap = Self::empty();
-        // SAFETY: the caller's promise; called once, not of size 0.
-        unsafe { heap.init(start, bytes) };
-        heap
-    }
+macro_rules! embedded {
+    ($($heap:ident)*) => {$(
+        impl Embedded for embedded_alloc::$heap {
+            unsafe fn of(start: usize, bytes: usize) -> Self {
+                let heap = Self::empty();
+                // SAFETY: the caller's promise; called once, not of size 0.
+                unsafe { heap.init(start, bytes) };
+                heap
+            }
+        }
+    )*};
 }
 
-/// With one list.
-impl Embedded for embedded_alloc::LlffHeap {
-    unsafe fn of(start: usize, bytes: usize) -> Self {
-        let heap = Self::empty();
-        // SAFETY: the caller's promise; called once, not of size 0.
-        unsafe { heap.init(start, bytes) };
-        heap
-    }
-}
+// With two-level bins, and with one list.
+embedded!(TlsfHeap LlffHeap);
 
 impl<H: Embedded> Subject for H {
     type Block = NonNull<u8>;
@@ -134,10 +122,6 @@ impl<H: Embedded> Subject for H {
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise.
         unsafe { self.dealloc(block.as_ptr(), layout) }
-    }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
     }
 }
 
@@ -161,10 +145,6 @@ impl Subject for LinkedList {
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise.
         unsafe { self.0.deallocate(block, layout) }
-    }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
     }
 }
 
@@ -190,10 +170,6 @@ impl Subject for Buddy {
     unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise.
         unsafe { self.0.dealloc(block, layout) }
-    }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
     }
 }
 
@@ -262,10 +238,6 @@ impl Subject for Dlmalloc {
         // SAFETY: the caller's promise.
         NonNull::new(unsafe { self.0.realloc(block.as_ptr(), layout.size(), layout.align(), size) })
     }
-
-    fn address(block: NonNull<u8>) -> usize {
-        block.addr().get()
-    }
 }
 
 /// offset-allocator: records beside the memory.
@@ -275,6 +247,12 @@ pub struct Offset {
 
 /// Bytes of its unit.
 const UNIT: usize = 16;
+
+impl Block for offset_allocator::Allocation<u32> {
+    fn address(self) -> usize {
+        self.offset as usize * UNIT
+    }
+}
 
 impl Subject for Offset {
     type Block = offset_allocator::Allocation<u32>;
@@ -295,9 +273,5 @@ impl Subject for Offset {
     #[inline(always)]
     unsafe fn free(&mut self, block: Self::Block, _: Layout) {
         self.heap.free(block);
-    }
-
-    fn address(block: Self::Block) -> usize {
-        block.offset as usize * UNIT
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "blocks are given back")]
 
-use super::{Name, Subject, Task};
+use super::{Block, Name, Subject, Task};
 use crate::heap::run::Memory;
 use clap::ValueEnum;
 use fastrand::Rng;
@@ -25,7 +25,7 @@ impl Task for Churn {
             if random.bool() {
                 let layout = Layout::from_size_align(random.usize(1..2000), 1 << random.u32(0..9)).unwrap();
                 let Some(block) = heap.allocate(layout) else { continue };
-                let at = S::address(block);
+                let at = block.address();
                 assert!(self.0 == Name::Offset || at.is_multiple_of(layout.align()), "{:?}", self.0);
                 let before = live.range(..=at).next_back();
                 assert!(before.is_none_or(|(from, (_, other))| from + other.size() <= at), "{:?}", self.0);

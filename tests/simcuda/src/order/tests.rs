@@ -1,6 +1,7 @@
 //! The ledger beside a dumb one that keeps every access of every byte.
 
 use super::{Clock, Races, Touch};
+use terrace_tests::Random;
 
 /// Every access of every byte: `(lane, count, writes)`.
 #[derive(Default)]
@@ -21,23 +22,11 @@ impl Dumb {
     }
 }
 
-/// Numbers without a pattern that matters here: xorshift by Marsaglia.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 #[test]
 fn the_ledger_finds_what_a_dumb_one_finds() {
     const BYTES: u64 = 48;
     for seed in 1..=200 {
-        let mut numbers = Numbers(seed * 0x9E37_79B9);
+        let mut numbers = Random::new(seed);
         let mut races = Races::default();
         let mut dumb = Dumb { bytes: vec![Vec::new(); BYTES as usize] };
         for step in 0..120 {

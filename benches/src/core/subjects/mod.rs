@@ -9,7 +9,7 @@ mod models;
 mod peers;
 mod terrace;
 
-use crate::actions::{MEAN, Pair};
+use crate::core::actions::{MEAN, Pair};
 use clap::ValueEnum;
 
 /// Granule of terrace and of the peers that let the user choose: 64 bytes, the smallest request.
@@ -155,28 +155,10 @@ pub enum Name {
     Loop,
 }
 
-/// Where an allocator comes from: how it is drawn and grouped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// Ours.
-    Terrace,
-    /// A published crate.
-    Peer,
-    /// A policy restated in this repository; its speed is not its original's.
-    Model,
-    /// No allocator.
-    Harness,
-}
-
 impl Name {
     /// All of them.
     pub fn all() -> &'static [Self] {
         Self::value_variants()
-    }
-
-    /// What `--only` takes.
-    pub fn key(self) -> String {
-        self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
 
     /// What is printed.
@@ -197,14 +179,9 @@ impl Name {
         }
     }
 
-    /// Where it comes from.
-    pub fn family(self) -> Family {
-        match self {
-            Self::Good | Self::Best | Self::First | Self::Worst | Self::Cache => Family::Terrace,
-            Self::Offset | Self::RangeAlloc | Self::Buddy => Family::Peer,
-            Self::Pytorch | Self::Rmm | Self::Bfc => Family::Model,
-            Self::Loop => Family::Harness,
-        }
+    /// Whether it is a policy restated in this repository: its speed is not its original's.
+    pub fn is_model(self) -> bool {
+        matches!(self, Self::Pytorch | Self::Rmm | Self::Bfc)
     }
 
     /// What it is given, in words.

@@ -5,13 +5,13 @@
 //! A subject too slow for a whole round runs its first pairs; one too slow to warm up is cut off, with the reason.
 //! Asks from below: [`Contestant`]; nothing else running on the machine.
 
-use crate::actions::{Actions, Pair};
-use crate::numbers::spread;
-use crate::options::Options;
-use crate::results::{Cut, Sample};
-use crate::subjects::{Contestant, Name};
+use super::actions::{Actions, Pair};
+use super::options::Options;
+use super::results::{Cut, Sample};
+use super::subjects::{Contestant, Name};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use terrace_models::rounds::{Rounds, spread};
 
 /// Pairs between two looks at the clock while warming up.
 const BATCH: usize = 64;
@@ -22,14 +22,8 @@ const LEAST: usize = 100;
 /// A round of one subject is shortened to about this.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Everything that was measured.
-#[derive(Clone, Debug, Default)]
-pub struct Measured {
-    /// One for each subject, live count and round.
-    pub samples: Vec<Sample>,
-    /// Subjects that were not measured at a live count, and why.
-    pub cuts: Vec<Cut>,
-}
+/// One sample for each subject, live count and round; subjects that were not measured at a live count, and why.
+type Measured = (Vec<Sample>, Vec<Cut>);
 
 /// A subject ready for its rounds.
 struct Ready {
@@ -40,17 +34,17 @@ struct Ready {
 }
 
 /// How many steps [`measure`] reports: a warm-up and the rounds of each subject at each live count.
-pub fn steps(options: &Options) -> u64 {
-    (options.live().len() * options.subjects().len() * (1 + options.rounds())) as u64
+pub fn steps(options: &Options) -> usize {
+    options.live().len() * options.subjects().len() * (1 + options.rounds())
 }
 
-/// Measures everything. `step` is told what was done and how many steps that were.
-pub fn measure(options: &Options, step: &mut dyn FnMut(&str, u64)) -> Measured {
+/// Measures everything. `step` is told what was done, step by step.
+pub fn measure(options: &Options, step: &mut dyn FnMut(&str)) -> Measured {
     let mut all = Measured::default();
     let mut given_up: HashMap<&'static str, u32> = HashMap::new();
     for live in options.live() {
         let warm_up = 2 * live as usize;
-        let actions = Actions::new(options.seed, live, warm_up + options.rounds() * options.pairs());
+        let actions = Actions::new(options.list.seed, live, warm_up + options.rounds() * options.pairs());
         let (warm_up, timed) = actions.pairs.split_at(warm_up);
         let mut ready = Vec::new();
         for name in options.subjects() {
@@ -58,17 +52,18 @@ pub fn measure(options: &Options, step: &mut dyn FnMut(&str, u64)) -> Measured {
                 Some(at) => Err(format!("cut off at {at} live blocks already")),
                 None => prepare(name, live, &actions.fill, warm_up, options),
             };
-            step(&format!("{live} live: warm-up, {}", name.title()), 1);
+            step(&format!("{live} live: warm-up, {}", name.title()));
             match outcome {
                 Ok(subject) => ready.push(subject),
                 Err(reason) => {
                     given_up.entry(name.title()).or_insert(live);
-                    all.cuts.push(Cut { subject: name.title().into(), live, reason });
-                    step(name.title(), options.rounds() as u64);
+                    all.1.push(Cut { subject: name.title().into(), live, reason });
+                    (0..options.rounds()).for_each(|_| step(name.title()));
                 }
             }
         }
-        rounds(live, timed.chunks(options.pairs()), &mut ready, &mut all, step);
+        let chunks: Vec<&[Pair]> = timed.chunks(options.pairs()).collect();
+        rounds(live, &chunks, &mut ready, &mut all, step);
     }
     all
 }
@@ -105,33 +100,22 @@ fn latest(batches: &[f64]) -> f64 {
     spread(last).map_or(1.0, |all| all.median.max(1.0))
 }
 
-/// The rounds at one live count: in each, every subject in turn.
-fn rounds<'a>(
-    live: u32,
-    chunks: impl Iterator<Item = &'a [Pair]>,
-    ready: &mut Vec<Ready>,
-    all: &mut Measured,
-    step: &mut dyn FnMut(&str, u64),
-) {
-    for (round, chunk) in chunks.enumerate() {
-        ready.retain_mut(|subject| {
-            let pairs = &chunk[..subject.pairs.min(chunk.len())];
-            let begin = Instant::now();
-            let outcome = subject.contestant.run(pairs);
-            let ns = begin.elapsed().as_nanos() as u64;
-            let name = subject.name.title();
-            step(&format!("{live} live: round {}, {name}", round + 1), 1);
-            match outcome {
-                Ok(()) => all.samples.push(Sample { subject: name.into(), live, round, pairs: pairs.len(), ns }),
-                Err(refused) => all.cuts.push(Cut {
-                    subject: name.into(),
-                    live,
-                    reason: format!("{refused} in round {}", round + 1),
-                }),
-            }
-            outcome.is_ok()
-        });
-    }
+/// The rounds at one live count: in each, every subject in turn. One that refuses a call is out.
+fn rounds(live: u32, chunks: &[&[Pair]], ready: &mut [Ready], all: &mut Measured, step: &mut dyn FnMut(&str)) {
+    let (samples, cuts) = Rounds::new(chunks.len()).run(ready, |Ready { name, contestant, pairs }, round| {
+        let (name, pairs) = (name.title(), &chunks[round][..(*pairs).min(chunks[round].len())]);
+        let begin = Instant::now();
+        let outcome = contestant.run(pairs);
+        let ns = begin.elapsed().as_nanos() as u64;
+        step(&format!("{live} live: round {}, {name}", round + 1));
+        let subject = name.to_owned();
+        match outcome {
+            Ok(()) => Ok(Sample { subject, live, round, pairs: pairs.len(), ns }),
+            Err(refused) => Err(Cut { subject, live, reason: format!("{refused} in round {}", round + 1) }),
+        }
+    });
+    all.0.extend(samples);
+    all.1.extend(cuts);
 }
 
 #[cfg(test)]
@@ -147,14 +131,14 @@ mod tests {
     fn every_subject_has_every_round_in_turn() {
         let options = options(&["--rounds", "3", "--ops", "150", "--live", "10,20", "--only", "good,offset,rmm"]);
         let mut done = 0;
-        let all = measure(&options, &mut |_, steps| done += steps);
+        let all = measure(&options, &mut |_| done += 1);
         assert_eq!(done, steps(&options));
-        assert!(all.cuts.is_empty(), "{:?}", all.cuts);
-        let order: Vec<_> = all.samples.iter().take(6).map(|one| (one.subject.as_str(), one.round)).collect();
+        assert!(all.1.is_empty(), "{:?}", all.1);
+        let order: Vec<_> = all.0.iter().take(6).map(|one| (one.subject.as_str(), one.round)).collect();
         let [a, b, c] = [Name::Good, Name::Offset, Name::Rmm].map(Name::title);
         assert_eq!(order, [(a, 0), (b, 0), (c, 0), (a, 1), (b, 1), (c, 1)]);
-        assert_eq!(all.samples.len(), 18);
-        assert!(all.samples.iter().all(|one| one.pairs == 150 && one.ns > 0));
+        assert_eq!(all.0.len(), 18);
+        assert!(all.0.iter().all(|one| one.pairs == 150 && one.ns > 0));
     }
 
     #[test]
@@ -162,9 +146,9 @@ mod tests {
         let mut options = options(&["--rounds", "1", "--ops", "10", "--live", "100,200", "--only", "good"]);
         // No budget at all: the first look at the clock is too late, however fast the machine.
         options.budget = 0;
-        let all = measure(&options, &mut |_, _| {});
-        assert!(all.samples.is_empty());
-        let reasons: Vec<&str> = all.cuts.iter().map(|cut| cut.reason.as_str()).collect();
+        let all = measure(&options, &mut |_| {});
+        assert!(all.0.is_empty());
+        let reasons: Vec<&str> = all.1.iter().map(|cut| cut.reason.as_str()).collect();
         assert_eq!(reasons.len(), 2);
         assert!(reasons[0].starts_with("cut off: 64 of 200 warm-up pairs took 0 s"), "{reasons:?}");
         assert_eq!(reasons[1], "cut off at 100 live blocks already");
@@ -179,11 +163,11 @@ mod tests {
         let mut all = Measured::default();
         let mut bad = actions.pairs.clone();
         bad[150].bytes = 1 << 30;
-        rounds(10, bad.chunks(200), &mut ready, &mut all, &mut |_, _| {});
-        assert_eq!((all.samples.len(), ready.len()), (1, 1), "the bad pair is beyond the 100 that it runs");
+        rounds(10, &[&bad], &mut ready, &mut all, &mut |_| {});
+        assert_eq!((all.0.len(), all.1.len()), (1, 0), "the bad pair is beyond the 100 that it runs");
         ready[0].pairs = 200;
-        rounds(10, bad.chunks(200), &mut ready, &mut all, &mut |_, _| {});
-        assert_eq!((all.cuts.len(), ready.len()), (1, 0));
-        assert!(all.cuts[0].reason.contains("refused 1073741824 bytes"), "{}", all.cuts[0].reason);
+        rounds(10, &[&bad, &bad], &mut ready, &mut all, &mut |_| {});
+        assert_eq!((all.0.len(), all.1.len()), (1, 1));
+        assert!(all.1[0].reason.contains("refused 1073741824 bytes"), "{}", all.1[0].reason);
     }
 }

@@ -4,14 +4,16 @@
 //! back at once. Sizes come in random order, so that the branch predictor does not learn them.
 //! Asks from below: [`Cache`], [`Arena`].
 
-use crate::options::Options;
+use super::options::Options;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
+use std::rc::Rc;
 use std::time::Instant;
 use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, PendingFree};
 use terrace_core::{Allocator, Arena, Bin, Block, Cache, Entry, GoodFit, NoFence, Owner, Request, Segment, Slot};
 use terrace_models::Segments;
+use terrace_models::rounds::Rounds;
 
 /// How many sizes there are, in each case.
 pub const SIZES: [u32; 3] = [1, 16, 256];
@@ -40,37 +42,33 @@ pub struct Hit {
 }
 
 /// How many steps [`measure`] reports.
-pub fn steps(options: &Options) -> u64 {
-    (2 * SIZES.len() * options.rounds()) as u64
+pub fn steps(options: &Options) -> usize {
+    2 * SIZES.len() * (1 + options.rounds())
 }
 
-/// Measures every case, taking turns.
+/// What is hit, how many sizes, and what runs all pairs: nanoseconds.
+type Case = (&'static str, u32, Box<dyn FnMut() -> Option<u64>>);
+
+/// Measures every case, taking turns. The first round warms up and is not kept.
 ///
 /// # Errors
 /// A hit that missed, or a set-up that was refused.
-pub fn measure(options: &Options, step: &mut dyn FnMut(&str, u64)) -> Result<Vec<Hit>, String> {
-    let mut cases = Vec::new();
+pub fn measure(options: &Options, step: &mut dyn FnMut(&str)) -> Result<Vec<Hit>, String> {
+    let mut cases: Vec<Case> = Vec::new();
     for sizes in SIZES {
-        let mut random = Rng::with_seed(options.seed);
-        let list: Vec<u32> = (0..options.pairs()).map(|_| random.u32(1..=sizes)).collect();
-        cases.push((sizes, list, filled_cache(sizes)?, filled_arena(sizes)?));
+        let mut random = Rng::with_seed(options.list.seed);
+        let list: Rc<[u32]> = (0..options.pairs()).map(|_| random.u32(1..=sizes)).collect();
+        let (same, mut cache, mut arena) = (Rc::clone(&list), filled_cache(sizes)?, filled_arena(sizes)?);
+        cases.push(("cache", sizes, Box::new(move || cache_pairs(&mut cache, &same))));
+        cases.push(("arena", sizes, Box::new(move || arena_pairs(&mut arena, &list))));
     }
-    let mut hits = Vec::new();
-    // The first round warms up and is not kept.
-    for round in 0..=options.rounds() {
-        for (sizes, list, cache, arena) in &mut cases {
-            let timed = [("cache", cache_pairs(cache, list)), ("arena", arena_pairs(arena, list))];
-            for (subject, ns) in timed {
-                let ns = ns.ok_or_else(|| format!("{subject}: a pair missed that had to hit"))?;
-                if round > 0 {
-                    step("cache hits", 1);
-                    let subject = subject.into();
-                    hits.push(Hit { subject, sizes: *sizes, round: round - 1, pairs: list.len(), ns });
-                }
-            }
-        }
-    }
-    Ok(hits)
+    let rounds = Rounds { warm_up: 1, ..Rounds::new(options.rounds()) };
+    let (hits, missed) = rounds.run(&mut cases, |(subject, sizes, pairs), round| {
+        step("cache hits");
+        let ns = pairs().ok_or_else(|| format!("{subject}: a pair missed that had to hit"))?;
+        Ok(Hit { subject: (*subject).into(), sizes: *sizes, round, pairs: options.pairs(), ns })
+    });
+    missed.into_iter().next().map_or(Ok(hits), Err)
 }
 
 type BlockCache = Cache<Vec<Bin>, Vec<Entry<Block>>>;

@@ -1,7 +1,7 @@
 //! Every subject does what it is timed for.
 
 use super::*;
-use crate::actions::Actions;
+use crate::core::actions::Actions;
 
 /// Fills and runs a subject, then checks that no two live blocks overlap.
 fn blocks_are_disjoint(name: Name, live: u32, pairs: usize) {
@@ -23,7 +23,7 @@ fn blocks_are_disjoint(name: Name, live: u32, pairs: usize) {
 
 #[test]
 fn every_subject_hands_out_disjoint_blocks() {
-    for &name in Name::all().iter().filter(|name| name.family() != Family::Harness) {
+    for &name in Name::all().iter().filter(|name| **name != Name::Loop) {
         blocks_are_disjoint(name, 200, 4000);
     }
 }

@@ -4,8 +4,8 @@
 //! of random victims; the records are what the allocator itself reports at its most.
 //! Asks from below: `stats().metadata` of each.
 
-use crate::options::Options;
-use crate::subjects::{GRANULE, Name};
+use super::options::Options;
+use super::subjects::{GRANULE, Name};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use terrace_core::{
@@ -44,7 +44,7 @@ pub struct Share {
 /// # Errors
 /// A set-up or a free that was refused.
 pub fn measure(options: &Options) -> Result<Vec<Share>, String> {
-    options.subjects().into_iter().filter_map(|name| of(name, options.seed).transpose()).collect()
+    options.subjects().into_iter().filter_map(|name| of(name, options.list.seed).transpose()).collect()
 }
 
 fn of(name: Name, seed: u64) -> Result<Option<Share>, String> {

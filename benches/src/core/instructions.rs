@@ -4,15 +4,16 @@
 //! callgrind, with two numbers of pairs after the same set-up; the difference has nothing but pairs in it.
 //! Asks from below: `valgrind` on the path, and an executable that understands `--count`.
 
-use crate::actions::Actions;
+use super::actions::Actions;
+use super::options::Options;
+use super::results::Results;
+use super::subjects::{MOST_LIVE, Name};
 use crate::callgrind;
-use crate::numbers::flatness;
-use crate::options::Options;
-use crate::results::Results;
-use crate::subjects::{MOST_LIVE, Name};
+use crate::options::key;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use terrace_models::rounds::flatness;
 
 /// Fewest live blocks that are counted: what must be flat is asked from 10^3 on.
 const FROM: u32 = 1000;
@@ -44,7 +45,7 @@ const SUBJECTS: [Name; 3] = [Name::Good, Name::Offset, Name::Loop];
 /// What is to be counted: (subject, live blocks). The harness's loop once, it knows no live blocks.
 pub fn plan(options: &Options) -> Vec<(Name, u32)> {
     let chosen = options.subjects();
-    let lives: Vec<u32> = options.live().into_iter().filter(|&live| live >= FROM || options.quick).collect();
+    let lives: Vec<u32> = options.live().into_iter().filter(|&live| live >= FROM || options.common.quick).collect();
     let mut plan = Vec::new();
     for name in SUBJECTS.into_iter().filter(|name| chosen.contains(name)) {
         let lives = if name == Name::Loop { &lives[..lives.len().min(1)] } else { &lives[..] };
@@ -55,7 +56,7 @@ pub fn plan(options: &Options) -> Vec<(Name, u32)> {
 
 /// Pairs of the two runs.
 fn pairs(options: &Options) -> [u64; 2] {
-    if options.quick { [1000, 5000] } else { [50_000, 250_000] }
+    if options.common.quick { [1000, 5000] } else { [50_000, 250_000] }
 }
 
 /// Counts one entry of the plan with `executable`.
@@ -66,14 +67,14 @@ pub fn count(executable: &Path, name: Name, live: u32, options: &Options) -> Res
     let pairs = pairs(options);
     let mut instructions = [0; 2];
     for (pairs, instructions) in pairs.iter().zip(&mut instructions) {
-        *instructions = run(executable, name, live, *pairs, options.seed)?;
+        *instructions = run(executable, name, live, *pairs, options.list.seed)?;
     }
     Ok(Counted { subject: name.title().into(), live, pairs, instructions })
 }
 
 /// All instructions of one run.
 fn run(executable: &Path, name: Name, live: u32, pairs: u64, seed: u64) -> Result<u64, String> {
-    let words = ["--seed", &seed.to_string(), "--count", &name.key(), &live.to_string(), &pairs.to_string()];
+    let words = ["--seed", &seed.to_string(), "--count", &key(&name), &live.to_string(), &pairs.to_string()];
     callgrind::run(executable, &[], &words).map(|run| run.instructions)
 }
 
@@ -89,7 +90,7 @@ pub fn counted_part(options: &Options) -> Result<(), String> {
     let live = live.clamp(1, MOST_LIVE);
     let pairs: usize = pairs.parse().map_err(|_| "--count: the third value is a number of pairs")?;
     let longest = pairs.max(250_000);
-    let actions = Actions::new(options.seed, live, 2 * live as usize + longest);
+    let actions = Actions::new(options.list.seed, live, 2 * live as usize + longest);
     let (warm_up, rest) = actions.pairs.split_at(2 * live as usize);
     let mut contestant = name.build(live)?;
     contestant.fill(&actions.fill).map_err(|refused| refused.to_string())?;
