@@ -90,8 +90,7 @@ const WORDS_ALL: &str = "ring:: ring_bridge:: lease:: inbox:: exchange:: pool:: 
 /// Locks that tests bring along; and without what says `unsafe` nowhere and takes longest: long programs of layers that only
 /// count, trace and limit.
 const LOCKS: &str = "local:: layer::";
-const LOCK_TESTS: &str = "local:: layer:: --skip a_trace_replays --skip counters_say --skip nested --skip no_tenant \
-    --skip shares_that";
+const LOCK_TESTS: &str = "local:: layer:: --skip no_tenant --skip shares_that";
 const DEVICE_TESTS: &str = "wrapped what_was copies_within unified pinned_memory_is_the registration buffers_hold user_s \
     transfers_m transfers_a threads_share managed";
 /// Without an engine's lanes, whose threads look for work all the time.
