@@ -8,7 +8,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-#[path = "../../core/tests/range_model/mod.rs"]
+#[path = "../../core/tests/all/range_model/mod.rs"]
 mod range_model;
 
 use arbitrary::Arbitrary;

@@ -1,6 +1,7 @@
 //! Reads what `cargo test` prints: which suite runs, what each test came to, what it said about skipping.
 //!
-//! Promises upward: every test by its full name `PACKAGE/BINARY::PATH` (see docs/features.md); a suite that died
+//! Promises upward: every test by its full name `PACKAGE/BINARY::PATH` (see docs/features.md), or `PACKAGE/PATH` where many
+//! files share the program `all`; a suite that died
 //! or whose count differs from its own summary is a failure with a name.
 //! Asks from below: the output of `cargo test .. -- --show-output` (both streams, in order) and the suites' names.
 
@@ -78,8 +79,12 @@ impl Reader<'_> {
         Some(self.suites.get(file).cloned().unwrap_or_else(|| file.to_string()))
     }
 
+    /// A module of the program `all` stands for the program that it would be by itself.
     fn name(&self, path: &str) -> String {
-        format!("{}::{path}", self.suite)
+        match self.suite.strip_suffix("/all") {
+            Some(package) => format!("{package}/{path}"),
+            None => format!("{}::{path}", self.suite),
+        }
     }
 
     /// A line that the test at `path` printed.

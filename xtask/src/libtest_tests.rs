@@ -7,6 +7,7 @@ fn suites() -> Suites {
         ("range-0a1b", "terrace-core/range"),
         ("terrace_core-22ff", "terrace-core/lib"),
         ("terrace_core", "terrace-core/doc"),
+        ("all-3c4d", "terrace-core/all"),
     ];
     pairs.iter().map(|(file, name)| (file.to_string(), name.to_string())).collect()
 }
@@ -116,4 +117,14 @@ fn skip_lines() {
     for line in ["SKIP a", "SKIP : b", "skip a: b", "we SKIP a: b", "SKIP two words: b"] {
         assert_eq!(skip_of(line), None, "{line}");
     }
+}
+
+#[test]
+fn modules_of_the_shared_program_are_named_like_programs() {
+    let text = "     Running tests/all/main.rs (target/debug/deps/all-3c4d)\n\nrunning 2 tests\ntest slab::a ... ok\n\
+                test ring::b ... ok\n\nsuccesses:\n\n---- ring::b stdout ----\nSKIP b: no ring\n\n\
+                successes:\n    ring::b\n\ntest result: ok. 2 passed; 0 failed\n";
+    let tests = parse(text, &suites());
+    assert_eq!(named(&tests, "terrace-core/slab::a").outcome, Outcome::Passed);
+    assert_eq!(named(&tests, "terrace-core/ring::b").outcome, Outcome::Skipped);
 }

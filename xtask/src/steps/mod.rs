@@ -7,6 +7,7 @@ pub mod bare;
 mod deep;
 mod fuzz;
 mod host;
+mod lanes;
 mod lint;
 mod loom;
 mod mutants;

@@ -185,7 +185,8 @@ fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a
     let open = |mutant: &&Mutant| known.of(&id(group, mutant)).is_none_or(|outcome| outcome == SURVIVED);
     let fresh: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
     if !fresh.is_empty() {
-        let (out, selection) = (root().join("target/mutants").join(&group.name), Selection::of(&group.tests)?);
+        let (out, selection) =
+            (root().join("target/mutants").join(&group.name), Selection::of(&group.tests, &programs()?)?);
         // Not used code is a warning, not an end.
         let lax = |mut command: Command| {
             command.env("RUSTFLAGS", "--cap-lints=warn");
@@ -256,7 +257,8 @@ struct Selection {
 
 impl Selection {
     /// Of the tests of a row, or of a library; those of steps and of documentation are left out.
-    fn of(tests: &[String]) -> Result<Self, String> {
+    /// `programs`: the test programs, as `PACKAGE/TARGET`; what is none is a module of the program `all`.
+    fn of(tests: &[String], programs: &BTreeSet<String>) -> Result<Self, String> {
         let (mut packages, mut targets, mut names) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for test in tests {
             let Some((package, rest)) = test.split_once('/') else { continue };
@@ -270,6 +272,11 @@ impl Selection {
                 names.push(format!("package(={package})"));
                 continue;
             }
+            let (target, path) = match target {
+                "lib" => (target, path.to_string()),
+                _ if programs.contains(&format!("{package}/{target}")) => (target, path.to_string()),
+                _ => ("all", format!("{target}::{path}")),
+            };
             targets.insert(if target == "lib" { "--lib".to_string() } else { format!("--test={target}") });
             let binary = if target == "lib" { package.to_string() } else { format!("{package}::{target}") };
             let name = match path.strip_suffix('*') {
@@ -308,6 +315,19 @@ impl Selection {
         command.args(self.targets.iter().map(|target| format!("--cargo-arg={target}")));
         command
     }
+}
+
+/// The test programs of the workspace, as `PACKAGE/TARGET`.
+fn programs() -> Result<BTreeSet<String>, String> {
+    let metadata = super::metadata(&["--no-deps"])?;
+    let of = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut programs = BTreeSet::new();
+    for package in of(&metadata["packages"]) {
+        let tests = of(&package["targets"]).into_iter().filter(|target| target["kind"][0] == "test");
+        let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_string();
+        programs.extend(tests.map(|target| format!("{}/{}", name(&package), name(&target))));
+    }
+    Ok(programs)
 }
 
 /// The time in nextest's `Summary [   1.408s] 7 tests run`, rounded up.

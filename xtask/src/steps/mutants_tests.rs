@@ -21,12 +21,21 @@ fn a_draw_depends_on_its_seed_and_not_on_the_order() {
 
 #[test]
 fn tests_are_chosen_by_package_target_and_name() {
-    let of = |tests: &[&str]| Selection::of(&tests.iter().map(|test| test.to_string()).collect::<Vec<_>>());
-    let selection = of(&["terrace-core/lib::bins::*", "terrace-core/range::best", "terrace-core/doc::x", "loom::y"]);
+    let programs = BTreeSet::from(["terrace-core/heap".to_string()]);
+    let of = |tests: &[&str]| Selection::of(&tests.iter().map(|test| test.to_string()).collect::<Vec<_>>(), &programs);
+    let selection = of(&[
+        "terrace-core/lib::bins::*",
+        "terrace-core/heap::best",
+        "terrace-core/slab::*",
+        "terrace-core/doc::x",
+        "loom::y",
+    ]);
     let words: Vec<_> =
         selection.expect("tests").tests(Path::new(".")).get_args().map(|w| w.to_string_lossy().into_owned()).collect();
-    let names = "(binary_id(=terrace-core) & test(/^bins::/)) | (binary_id(=terrace-core::range) & test(=best))";
-    assert_eq!(words, ["nextest", "run", "--package=terrace-core", "--lib", "--test=range", "-E", names]);
+    let names = "(binary_id(=terrace-core) & test(/^bins::/)) | (binary_id(=terrace-core::heap) & test(=best)) \
+                 | (binary_id(=terrace-core::all) & test(/^slab::/))";
+    let targets = ["--lib", "--test=all", "--test=heap"];
+    assert_eq!(words, [&["nextest", "run", "--package=terrace-core"], &targets[..], &["-E", names]].concat());
     assert!(of(&["loom::y"]).is_err());
 }
 
@@ -34,6 +43,12 @@ fn tests_are_chosen_by_package_target_and_name() {
 fn the_time_of_tests_is_read() {
     assert_eq!(seconds("x\n     Summary [   1.408s] 7 tests run: 7 passed\n"), 2);
     assert_eq!(seconds("     Summary [  61.000s] 7 tests run\n"), 61);
+}
+
+#[test]
+fn programs_are_known_by_their_package() {
+    let programs = programs().expect("metadata");
+    assert!(programs.contains("terrace-core/heap") && programs.contains("terrace-core/all"));
 }
 
 #[test]

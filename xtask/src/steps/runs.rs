@@ -65,11 +65,8 @@ const EXPOSED_SEEDS: &str = "-Zmiri-permissive-provenance -Zmiri-many-seeds=0..1
 /// Sixteen.
 const MANY_SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..16";
 
-/// What threads share in the core.
-const WORDS: &str =
-    "-p terrace-core --test ring --test ring_bridge --test lease --test inbox --test exchange --test pool --test cache";
-/// Locks that tests bring along.
-const LOCKS: &str = "-p terrace-core --test local --test layer";
+/// The core's tests that share a program.
+const CORE: &str = "-p terrace-core --test all";
 const EMBEDDED: &str =
     "-p terrace-embedded --features spin,allocator-api2 --test heap --test spin --test journey --test collections";
 const DEVICE: &str = "-p terrace-tests --test device_host";
@@ -86,8 +83,14 @@ const FILE: &str = "-p terrace-file --lib";
 
 /// Heaps of less than a mebibyte: to look at a larger one takes Miri minutes.
 const SMALL: &str = "--skip large:: --skip reach";
-/// Without what says `unsafe` nowhere and takes longest: long programs of layers that only count, trace and limit.
-const LOCK_TESTS: &str = "--skip a_trace_replays --skip counters_say --skip nested --skip no_tenant --skip shares_that";
+/// What threads share in the core: first what they do at once, then everything.
+const WORDS: &str = "inbox::threads inbox::counters_of_many ring::threads pool::threads pool::of_two pool::a_stale \
+    pool::a_pool_guard pool::a_bucket_guard";
+const WORDS_ALL: &str = "ring:: ring_bridge:: lease:: inbox:: exchange:: pool:: cache::";
+/// Locks that tests bring along; and without what says `unsafe` nowhere and takes longest: long programs of layers that only
+/// count, trace and limit.
+const LOCKS: &str = "local:: layer::";
+const LOCK_TESTS: &str = "local:: layer:: --skip no_tenant --skip shares_that";
 const DEVICE_TESTS: &str = "wrapped what_was copies_within unified pinned_memory_is_the registration buffers_hold user_s \
     transfers_m transfers_a threads_share managed";
 /// Without an engine's lanes, whose threads look for work all the time.
@@ -114,11 +117,11 @@ pub const RUNS: &[Run] = &[
         long: true,
         ..RUN
     },
-    Run { name: "words", targets: WORDS, tests: "threads guard stale", flags: SEEDS, cases: 1, ..RUN },
-    Run { name: "words-long", targets: WORDS, flags: MANY_SEEDS, cases: 4, long: true, ..RUN },
-    Run { name: "locks", targets: LOCKS, tests: LOCK_TESTS, cases: 1, ..RUN },
-    Run { name: "locks-all", targets: LOCKS, cases: 1, long: true, ..RUN },
-    Run { name: "locks-long", targets: LOCKS, tests: "threads", flags: MANY_SEEDS, cases: 1, long: true, ..RUN },
+    Run { name: "words", targets: CORE, tests: WORDS, flags: SEEDS, cases: 1, ..RUN },
+    Run { name: "words-long", targets: CORE, tests: WORDS_ALL, flags: MANY_SEEDS, cases: 4, long: true, ..RUN },
+    Run { name: "locks", targets: CORE, tests: LOCK_TESTS, cases: 1, ..RUN },
+    Run { name: "locks-all", targets: CORE, tests: LOCKS, cases: 1, long: true, ..RUN },
+    Run { name: "locks-long", targets: CORE, tests: "layer::threads", flags: MANY_SEEDS, cases: 1, long: true, ..RUN },
     Run { name: "embedded", targets: EMBEDDED, ..RUN },
     Run { name: "embedded-tree", targets: EMBEDDED, flags: TREE, long: true, ..RUN },
     Run { name: "embedded-long", targets: EMBEDDED, flags: MANY_SEEDS, long: true, ..RUN },

@@ -5,18 +5,26 @@
 //! Asks from below: cargo's JSON messages, which say which package an executable belongs to.
 
 use super::bare;
+use super::lanes::side_by_side;
 use crate::command::{Finished, cargo, execute, output_of, works};
 use crate::install;
 use crate::libtest::{self, Suites, Test};
 use crate::options::Options;
 use crate::report::{Outcome, Report};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Cases of a property test under `--all`; proptest's own default is 256.
 const CASES_ALL: &str = "4096";
 
 /// Forks under load under `--all`; 300 otherwise.
 const FORKS_ALL: &str = "3000";
+
+/// Test programs at a time: those of devices wait three quarters of their time.
+const LANES: usize = 3;
+
+/// Test targets that take half a minute and more.
+const LONG: [&str; 4] = ["c", "device_simcuda", "heap_worst_case", "simulated"];
 
 /// Features whose tests need nothing that a host lacks; the library's own default is without them.
 pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,\
@@ -79,15 +87,43 @@ fn workspace(options: &Options, report: &mut Report) {
         return;
     }
     report.pass("test::build");
-    let mut command = cargo(["test", "--workspace", "--features", FEATURES, "--no-fail-fast", "--", "--show-output"]);
-    // The library once more under each sanitizer, which a plain `cargo test` leaves out.
-    command.env("TERRACE_SANITIZERS", "1");
-    if options.all {
-        command.env("PROPTEST_CASES", CASES_ALL).env("TERRACE_FORKS", FORKS_ALL);
-    }
-    let tests = execute("test", &mut command);
     let names = suites(&finished.output);
-    record(report, "test::workspace", &tests, &libtest::parse(&tests.output, &names));
+    let jobs = jobs(test_targets(&finished.output));
+    let ran = side_by_side(LANES, jobs, |(log, words)| {
+        let mut command = cargo(["test", "--workspace", "--features", FEATURES, "--no-fail-fast"]);
+        command.args(words).args(["--", "--show-output"]);
+        // The library once more under each sanitizer, which a plain `cargo test` leaves out.
+        command.env("TERRACE_SANITIZERS", "1");
+        if options.all {
+            command.env("PROPTEST_CASES", CASES_ALL).env("TERRACE_FORKS", FORKS_ALL);
+        }
+        execute(&log, &mut command)
+    });
+    for tests in ran {
+        record(report, "test::workspace", &tests, &libtest::parse(&tests.output, &names));
+    }
+}
+
+/// What runs side by side: a log's name and cargo's words for the targets. The many short suites are one job and begin first;
+/// beside them run the long ones, then the documentation.
+fn jobs(targets: BTreeSet<String>) -> Vec<(String, Vec<String>)> {
+    let test = |name: &String| ["--test".to_string(), name.clone()];
+    let (long, short): (Vec<_>, Vec<_>) = targets.into_iter().partition(|name| LONG.contains(&name.as_str()));
+    let mut words = vec!["--lib".to_string(), "--bins".to_string()];
+    words.extend(short.iter().flat_map(test));
+    let long = LONG.iter().filter_map(|name| long.iter().find(|known| known == name));
+    let mut jobs = vec![("test".to_string(), words)];
+    jobs.extend(long.map(|name| (format!("test-{name}"), test(name).to_vec())));
+    jobs.push(("test-doc".into(), vec!["--doc".into()]));
+    jobs
+}
+
+/// The names of the test targets, from the messages of a build.
+fn test_targets(messages: &str) -> BTreeSet<String> {
+    let lines = messages.lines().filter(|line| line.starts_with('{'));
+    let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let tests = messages.filter(|message| message["target"]["kind"][0] == "test" && !message["executable"].is_null());
+    tests.filter_map(|message| message["target"]["name"].as_str().map(String::from)).collect()
 }
 
 /// Puts the tests of one `cargo test` into the report; `whole` names the command itself, for a failure that no
@@ -183,6 +219,18 @@ mod tests {
         assert_eq!(suites["x_task-2e"], "xtask/lib");
         assert_eq!(suites["x_task"], "xtask/doc");
         assert_eq!(suites.len(), 3);
+    }
+
+    #[test]
+    fn every_test_target_is_in_one_job() {
+        let line = |kind: &str, name: &str| {
+            format!(r#"{{"target":{{"kind":["{kind}"],"name":"{name}"}},"executable":"/t/deps/{name}-1"}}"#)
+        };
+        let text = ["lib lib", "test c", "test a", "test b", "test device_simcuda", "example d"]
+            .map(|of| of.split_once(' ').map(|(kind, name)| line(kind, name)).unwrap_or_default());
+        let jobs: Vec<String> =
+            jobs(test_targets(&text.join("\n"))).into_iter().map(|(_, words)| words.join(" ")).collect();
+        assert_eq!(jobs, ["--lib --bins --test a --test b", "--test c", "--test device_simcuda", "--doc"]);
     }
 
     #[test]

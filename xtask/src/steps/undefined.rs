@@ -4,6 +4,7 @@
 //! BUG. With `--all` the long runs too; `TERRACE_RUNS=miri::heap-long,asan::file` runs these only.
 //! Asks from below: a nightly toolchain with Miri and the sources of the standard library.
 
+use super::lanes::side_by_side;
 use super::runs::{self, Run, Tool};
 use crate::command::{execute, root, works};
 use crate::install;
@@ -12,7 +13,6 @@ use crate::report::Report;
 use crate::seeds;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// What rustup calls them.
@@ -33,8 +33,9 @@ fn step(options: &Options, report: &mut Report, of: fn(Tool) -> bool) {
     if let Err(missing) = tools(options) {
         return runs.iter().for_each(|run| report.skip(&run.full_name(), &missing));
     }
+    // Interpreting uses one core each.
     let jobs: Vec<Job> = runs.into_iter().flat_map(jobs).collect();
-    for (name, verdict) in two_at_a_time(jobs) {
+    for (name, verdict) in side_by_side(2, jobs, Job::timed) {
         report.verdict(&name, verdict);
     }
 }
@@ -56,6 +57,14 @@ fn jobs(run: &'static Run) -> Vec<Job> {
 }
 
 impl Job {
+    /// Its name and verdict; says how long it took.
+    fn timed(self) -> (String, Result<(), String>) {
+        let start = Instant::now();
+        let verdict = self.verdict();
+        println!("{:<40} {:>6.1} s", self.name, start.elapsed().as_secs_f64());
+        (self.name, verdict)
+    }
+
     fn verdict(&self) -> Result<(), String> {
         let mut command = self.run.command();
         match &self.bug {
@@ -67,25 +76,6 @@ impl Job {
             }
         }
     }
-}
-
-/// Runs all, in their order, on two threads: interpreting uses one core each. Cargo lets one at a time build.
-fn two_at_a_time(jobs: Vec<Job>) -> Vec<(String, Result<(), String>)> {
-    let (queue, done) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
-        while let Some(job) = next() {
-            let start = Instant::now();
-            let verdict = job.verdict();
-            println!("{:<40} {:>6.1} s", job.name, start.elapsed().as_secs_f64());
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((job.name, verdict));
-        }
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(work);
-        scope.spawn(work);
-    });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes sure that the toolchain and its components are there.

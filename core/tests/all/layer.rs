@@ -1,9 +1,6 @@
 //! Layers: each keeps the contract of the allocator inside, and adds its own function.
-#![cfg(not(loom))]
 
-mod model;
-
-use model::{Regions, acts, drive};
+use crate::model::{Regions, acts, drive};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};

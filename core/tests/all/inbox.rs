@@ -1,5 +1,4 @@
 //! The inbox beside a list, and under plain threads. Interleavings are loom's: see `loom_inbox`.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -1,5 +1,4 @@
 //! Caches: exact sizes, owners apart, caps that hold; beside a map of stacks.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
 //! The ring beside a queue, with lies in its memory, and under plain threads. Interleavings are loom's: see
 //! `loom_ring`.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use std::collections::VecDeque;

@@ -1,5 +1,4 @@
 //! Every transition of every reachable residence, beside a model that keeps a version number for each copy.
-#![cfg(not(loom))]
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use terrace_core::residence::{Residence, ResidenceError, TIERS, Tier, Transition};

@@ -1,9 +1,6 @@
 //! Pools and buckets beside simple models: sizes, bitmap, fixed buckets, growing buckets.
-#![cfg(not(loom))]
 
-mod model;
-
-use model::{Regions, acts, drive};
+use crate::model::{Regions, acts, drive};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize as Counter, Ordering};

@@ -3,7 +3,6 @@
 //! Promises upward: `drive` runs random actions and compares, after each, everything the contract says: overlap, size,
 //! alignment, refusal of dead names, the equations of the statistics, `check()`.
 //! Asks from below: nothing but the public face.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use proptest::prelude::*;
 use terrace_core::{Allocator, Block, Owner, Region, Request, Source, SourceError, SourceUsage};

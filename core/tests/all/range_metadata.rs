@@ -1,5 +1,4 @@
 //! Metadata: how much of a pool the records of a range cost, measured.
-#![cfg(not(loom))]
 
 use terrace_core::{Allocator, BestFit, Block, Branch, GoodFit, Index, Owner, Range, Request, Slot};
 

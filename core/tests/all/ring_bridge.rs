@@ -1,6 +1,5 @@
 //! A bridge beside a queue, over a transfer engine that takes its time and fails: each piece is copied when somebody
 //! looks, from what stands in memory then, so a word that is written while it is in flight arrives wrong.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use std::cell::RefCell;

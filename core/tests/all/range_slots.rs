@@ -1,5 +1,4 @@
 //! Slots of a range: exhaustion, lending more, and stale handles.
-#![cfg(not(loom))]
 
 use terrace_core::{
     Allocator, BestFit, Block, Branch, Cause, FirstFit, Fit, FreeError, GoodFit, LendError, LentSlots, Owner, Range,

@@ -1,11 +1,8 @@
 //! Holes, claims, and regions that are added and removed, against the model: as an arena with a growing source uses a range.
-#![cfg(not(loom))]
 
-mod range_model;
-
+use crate::range_model::GRANULE;
+use crate::range_model::world::{Act, PLOT, World};
 use proptest::prelude::*;
-use range_model::GRANULE;
-use range_model::world::{Act, PLOT, World};
 use terrace_core::{AllocError, Allocator, AnyFit, Branch, Cause, ExtentKind, Fit, FreeError, RegionId};
 
 /// Slots: few, so that they run out often.

@@ -1,5 +1,4 @@
 //! The arena, promise by promise: each test is named for the row it holds to.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use std::cell::RefCell;

@@ -1,5 +1,4 @@
 //! The lease word beside a plain record of its state, in one thread; `loom_lease` has the interleavings.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use terrace_core::lease::{LeaseError, LeaseWord};

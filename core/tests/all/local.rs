@@ -1,9 +1,6 @@
 //! Two levels: the local one takes no lock on a hit, keeps its caps, and detects stale handles.
-#![cfg(not(loom))]
 
-mod model;
-
-use model::{Regions, acts, drive};
+use crate::model::{Regions, acts, drive};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,11 +1,8 @@
 //! Ranges with each strategy against the model: the gap chosen, the address in it, and no request that fails needlessly.
-#![cfg(not(loom))]
 
-mod range_model;
-
+use crate::range_model::GRANULE;
+use crate::range_model::world::{Act, PLOT, World};
 use proptest::prelude::*;
-use range_model::GRANULE;
-use range_model::world::{Act, PLOT, World};
 use terrace_core::{
     Allocator, AnyFit, BestFit, Branch, ExtentKind, FirstFit, Fit, GoodFit, Index, Owner, Range, RangeExtent, Request,
     Slot, WorstFit,

@@ -1,5 +1,4 @@
 //! Levels and cache policy at each boundary.
-#![cfg(not(loom))]
 
 use proptest::prelude::*;
 use terrace_core::pressure::{CachePolicy, CapAdvice, HYSTERESIS, Level, Pressure, level};
