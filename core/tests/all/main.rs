@@ -23,3 +23,4 @@ mod residence;
 mod ring;
 mod ring_bridge;
 mod slab;
+mod source;
