@@ -1,8 +1,8 @@
 //! The contract suite on arenas: over segments and over pages, with every strategy, with and without work in flight, and
 //! with little of everything that is lent.
 
-use terrace::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree};
-use terrace::{AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, NoFence, Segment, Slot, Source};
+use terrace::engine::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree};
+use terrace::engine::{AnyFit, Arena, Bin, Block, Branch, Entry, Fence, Fit, NoFence, Segment, Slot, Source};
 use terrace_models::{Growing, Segments};
 use terrace_tests::{Contract, Ticking};
 
