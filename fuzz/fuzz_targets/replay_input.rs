@@ -10,7 +10,7 @@
 use flate2::{Compression, write::GzEncoder};
 use libfuzzer_sys::fuzz_target;
 use std::io::Write;
-use terrace::event::Event;
+use terrace::engine::event::Event;
 use terrace::recording::{Form, MAGIC, Reader, Texts, TraceError, Writer};
 use terrace_fuzz::bug;
 

@@ -1,8 +1,8 @@
 //! The contract suite on arenas: over segments and over pages, with every strategy, with and without work in flight, and
 //! with little of everything that is lent.
 
-use terrace::arena::{ArenaSettings, Coalesce};
-use terrace::{AnyFit, Arena, Branch, Fence, Fit, NoFence, Source};
+use terrace::engine::arena::{ArenaSettings, Coalesce};
+use terrace::engine::{AnyFit, Arena, Branch, Fence, Fit, NoFence, Source};
 use terrace_device::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_models::{Growing, Segments};
 use terrace_tests::{Contract, Ticking};

@@ -4,11 +4,11 @@
 //! up to 64 KiB (the suite's default) against one to four MiB.
 
 use lock_api::Mutex;
-use terrace::layer::{Limit, Locked, PageOwners, TenantShare, Tenants};
-use terrace::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, SizeClasses};
-use terrace::shared::{OwnedBlock, SharedPool};
-use terrace::sync::AtomicUsize;
-use terrace::{
+use terrace::engine::layer::{Limit, Locked, PageOwners, TenantShare, Tenants};
+use terrace::engine::pool::{BlockRecord, BucketArena, Buckets, SegmentRecord, SizeClasses};
+use terrace::engine::shared::{OwnedBlock, SharedPool};
+use terrace::engine::sync::AtomicUsize;
+use terrace::engine::{
     AllocError, Allocator, AnyFit, BestFit, Block, Branch, FirstFit, Fit, FreeError, GoodFit, Index, LentSlots, Owner,
     Range, Request, Slot, Stats, Violation, WorstFit,
 };

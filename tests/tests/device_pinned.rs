@@ -14,9 +14,9 @@
 //! A call that pins a gigabyte takes some 100 ms. Other settings of the pool move along 1.17 to 1.45 by chance; with a slack of
 //! 10 % in place of 5 `kv` takes 91 calls (1.219), and what only grows 1.10.
 
-use terrace::arena::{ArenaSettings, Coalesce};
 use terrace::device::{Device, DeviceBlock, DeviceOptions, Stream};
-use terrace::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
+use terrace::engine::arena::{ArenaSettings, Coalesce};
+use terrace::engine::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace_models::scenarios::{Outcome, Pooled, Scenario, Step, Subject, Totals, run};
 use terrace_models::{Growing, PinnedCache, Segments};
 use terrace_tests::manual::Manual;

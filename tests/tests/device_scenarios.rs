@@ -4,10 +4,10 @@
 //! with at most 4 times the calls. Where a row cannot be reached, the constant beside it says what was measured, and why.
 
 use std::path::{Path, PathBuf};
-use terrace::arena::ArenaSettings;
 use terrace::device::{Device, DeviceOptions, PoolOrigin};
+use terrace::engine::arena::ArenaSettings;
+use terrace::engine::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace::recording::Reader;
-use terrace::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, run};
 use terrace_models::{Growing, PyTorch, Segments};
 use terrace_tests::manual::Manual;

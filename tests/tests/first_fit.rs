@@ -11,7 +11,7 @@ use linked_list_allocator::Heap;
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use terrace::{Allocator, Block, Branch, FirstFit, Owner, Range, Request, Slot};
+use terrace::engine::{Allocator, Block, Branch, FirstFit, Owner, Range, Request, Slot};
 use terrace_tests::Random;
 
 /// Bytes of both heaps.

@@ -1,6 +1,6 @@
 //! The contract suite on the models of peers, each on both simulated sources, with and without work in flight.
 
-use terrace::{Allocator, NoFence};
+use terrace::engine::{Allocator, NoFence};
 use terrace_models::{Bfc, BfcOptions, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
 use terrace_tests::{Contract, Ticking};
 

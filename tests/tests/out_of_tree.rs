@@ -1,7 +1,7 @@
 //! An allocator and a source as somebody else would write them, with nothing but the public traits: the suites take them,
 //! and find each of a list of mistakes made in them on purpose.
 
-use terrace::{
+use terrace::engine::{
     AllocError, Allocator, Block, Cause, FreeError, Owner, Region, Request, Source, SourceError, SourceUsage, Stats,
     Violation,
 };

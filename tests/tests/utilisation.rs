@@ -4,9 +4,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use terrace::arena::ArenaSettings;
+use terrace::engine::arena::ArenaSettings;
+use terrace::engine::{Allocator, Arena, ArenaCapacity, BestFit, Block, NoFence, Owner, Request, Source, heap_parts};
 use terrace::recording::Reader;
-use terrace::{Allocator, Arena, ArenaCapacity, BestFit, Block, NoFence, Owner, Request, Source, heap_parts};
 use terrace_core::event::Kind;
 use terrace_models::{Growing, PyTorch, Segments};
 

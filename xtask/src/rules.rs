@@ -25,6 +25,8 @@ pub struct Rules {
     pub only: BTreeMap<String, Vec<String>>,
     /// For each package of the project, those it may depend on.
     pub crates: BTreeMap<String, Vec<String>>,
+    /// For a library's folder, the names that its root may show.
+    pub root: BTreeMap<String, usize>,
     /// For a feature, `PACKAGE/FEATURE`: the packages that it builds.
     pub builds: BTreeMap<String, Vec<String>>,
     /// Rust files that may contain `unsafe`.
@@ -110,6 +112,7 @@ pub fn parse(text: &str) -> Result<Rules, String> {
         layers: layers(take_table(&mut table, "layers")?)?,
         only: lists(take_table(&mut table, "only")?)?,
         crates: lists(take_table(&mut table, "crates")?)?,
+        root: counts(take_table(&mut table, "root")?)?,
         builds: lists(take_table(&mut table, "builds")?)?,
         unsafe_files: reasons(take_table(&mut table, "unsafe")?)?,
         max_lines: max_lines.ok_or("length.max is no number of lines")?,
@@ -149,6 +152,14 @@ fn lists(table: Table) -> Result<BTreeMap<String, Vec<String>>, String> {
     table.into_iter().map(|(key, value)| Ok((key, names(&value)?))).collect()
 }
 
+fn counts(table: Table) -> Result<BTreeMap<String, usize>, String> {
+    let count = |(key, value): (String, Value)| {
+        let count = value.as_integer().and_then(|count| usize::try_from(count).ok());
+        Ok((key.clone(), count.ok_or_else(|| format!("`{key}` is no number"))?))
+    };
+    table.into_iter().map(count).collect()
+}
+
 fn names(value: &Value) -> Result<Vec<String>, String> {
     let name = |value: &Value| value.as_str().map(String::from);
     let list = value.as_array().and_then(|list| list.iter().map(name).collect::<Option<_>>());
@@ -168,14 +179,14 @@ fn reasons(table: Table) -> Result<Reasons, String> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "plain = []\n[layers]\ncore = [[\"error\"], [\"index\"]]\n[only]\nloom = [\"sync\"]\n[crates]\na = []\n[builds]\n\
+    const GOOD: &str = "plain = []\n[layers]\ncore = [[\"error\"], [\"index\"]]\n[only]\nloom = [\"sync\"]\n[crates]\na = []\n[root]\na = 25\n[builds]\n\
                         [unsafe]\n[length]\nmax = 400\n[length.longer]\n[words]\n[same]\n[comments]\n[licences]\nMIT = \"ours\"\n";
 
     #[test]
     fn reads_the_tables() {
         let rules = parse(GOOD).expect("it is good");
         assert_eq!(rules.layers["core"], [["error"], ["index"]]);
-        assert_eq!(rules.only["loom"], ["sync"]);
+        assert_eq!((rules.only["loom"].as_slice(), rules.root["a"]), (["sync".to_string()].as_slice(), 25));
         assert_eq!((rules.max_lines, rules.licences["MIT"].as_str()), (400, "ours"));
     }
 

@@ -6,8 +6,8 @@
 
 use crate::failure::Failure;
 use crate::timeline::{POINTS_MAX, Point, Timeline, index_of_max};
-use terrace::Owner;
-use terrace::event::{Event, Kind};
+use terrace::engine::Owner;
+use terrace::engine::event::{Event, Kind};
 use terrace::recording::Reader;
 
 /// The most operations of a chunk: 2^16.

@@ -6,9 +6,11 @@
 use clap::ValueEnum;
 use std::cell::Cell;
 use std::rc::Rc;
-use terrace::arena::{ArenaSettings, Coalesce};
-use terrace::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
-use terrace::{AllocError, Allocator, Arena, ArenaCapacity, BestFit, Branch, FirstFit, Index, WorstFit, heap_parts};
+use terrace::engine::arena::{ArenaSettings, Coalesce};
+use terrace::engine::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
+use terrace::engine::{
+    AllocError, Allocator, Arena, ArenaCapacity, BestFit, Branch, FirstFit, Index, WorstFit, heap_parts,
+};
 use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
 
 /// A kind of simulated memory source.

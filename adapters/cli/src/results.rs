@@ -8,7 +8,7 @@ use crate::timeline::Point;
 use hdrhistogram::Histogram;
 use quanta::Clock;
 use serde::Serialize;
-use terrace::Stats;
+use terrace::engine::Stats;
 
 /// The results of all pools on one trace.
 pub struct TraceResult {

@@ -29,7 +29,7 @@
 //! | `api` | where calls come in: fast paths, slow paths, large blocks |
 //! | `init`, `check`, `fork`, `stats` | the first call; what visits every structure: checks, forks, statistics |
 //! | `purge`, `signal` | memory that goes back to the system, and the thread that purges; calls inside signal handlers |
-//! | `thread`, `large` | a thread's cache: its word, start and end, batches, stealing from idle threads; blocks of whole slices |
+//! | `thread` | a thread's cache: its word, start and end, batches, stealing from idle threads |
 //! | `transfer_cache`, `heaps`, `spans` | batches between threads; the spans of each first-class heap; blocks of one class |
 //! | `emergency` | blocks for signal handlers that must take no lock |
 //! | `page_heap`, `backlog` | slices, and the cache of those freed last; what waits to be purged |
@@ -56,7 +56,6 @@ mod global;
 mod heap;
 mod heaps;
 mod init;
-mod large;
 mod lock;
 mod os;
 mod page_heap;

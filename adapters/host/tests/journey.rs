@@ -1,8 +1,10 @@
-//! The journey of a block, hop by hop: cache, span, page heap; and back, from another thread, through the transfer cache.
+//! The journey of a block, hop by hop: cache, span, page heap; and back, from another thread, through the transfer cache. And
+//! that of a large one: C's `malloc`, the interface, large blocks, the page heap.
 //!
-//! This program uses the system's allocator, so that the statistics count the test's own blocks only. One test: they are of the
-//! whole process.
+//! This program uses the system's allocator, so that the statistics count the test's own blocks only. One test allocates: they
+//! are of the whole process.
 
+use std::collections::BTreeSet;
 use terrace_host::{Setting, api, check, class, ready, stats, trim};
 
 /// Frees one of the blocks that this test allocated, each once.
@@ -75,10 +77,49 @@ fn a_block_goes_the_shortest_way_there_is() {
     // SAFETY: our block.
     assert_eq!((grown, unsafe { api::usable(grown) }), (large, 1 << 20));
     free(grown);
+    // One of 4 MiB is reserved as requested, and its slices are the next block's.
+    let (before, bytes) = (stats(), 4 << 20);
+    let large = api::allocate_small(bytes);
+    assert_eq!((stats().reserved - before.reserved, stats().large_blocks), (bytes, 1));
+    free(large);
+    assert_eq!((stats().reserved, stats().large_blocks), (before.reserved, 0));
+    assert_eq!(api::allocate_small(bytes), large);
+    free(large);
 
     // Everything is freed: no span, no block; caches stay, empty.
     assert!(trim());
     let end = stats();
     assert_eq!((end.spans, end.live_blocks, end.large_blocks, end.in_use, end.cached), (0, 0, 0, 0, 0), "{end:?}");
     check().expect("every structure agrees");
+}
+
+/// The files that a large request passes through.
+const MALLOC: &str = include_str!("../../capi/src/malloc.rs");
+const API: &str = include_str!("../src/api/mod.rs");
+const LARGE: &str = include_str!("../src/api/large.rs");
+const PAGE_HEAP: &str = include_str!("../src/page_heap/mod.rs");
+
+/// Its way down, until the core's range allocator has a gap: file, function, and the call there that leads on.
+const HOPS: [(&str, &str, &str); 10] = [
+    (MALLOC, "malloc", "api::allocate_small("),
+    (API, "allocate_small", "allocate_larger("),
+    (API, "allocate_larger", "allocate("),
+    (API, "allocate", "allocate_of("),
+    (API, "allocate_of", "large::allocate("),
+    (LARGE, "allocate", "allocate_or_purge("),
+    (LARGE, "allocate_or_purge", "allocate_slices("),
+    (LARGE, "allocate_slices", "page_heap::allocate("),
+    (PAGE_HEAP, "allocate", "take_slices("),
+    (PAGE_HEAP, "take_slices", "range.allocate("),
+];
+
+#[test]
+fn a_large_malloc_is_read_in_four_files() {
+    for (file, function, call) in HOPS {
+        let (_, body) = file.split_once(&format!("fn {function}(")).expect(function);
+        let (body, _) = body.split_once("\n}").expect(function);
+        assert!(body.contains(call), "`{function}` leads on by `{call}`:{body}");
+    }
+    let files: BTreeSet<&str> = HOPS.iter().map(|(file, ..)| *file).collect();
+    assert_eq!(files.len(), 4);
 }

@@ -190,7 +190,7 @@ impl Config {
     ///
     /// # Example
     /// ```
-    /// use terrace::{Config, arena::ArenaSettings};
+    /// use terrace::{Config, engine::arena::ArenaSettings};
     /// let config = Config::training().small_threshold(4096).build()?;
     /// let settings = config.arena(ArenaSettings::segments());
     /// assert_eq!((settings.small, settings.segment_bytes), (4096, 64 << 20));

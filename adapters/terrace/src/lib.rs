@@ -1,45 +1,64 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # How a request goes
+//! # Where each name lives
 //!
 //! ```text
-//!   your program ──► Allocator ──► cache ──► index ──► Source (mmap, device, file, another allocator)
-//!                       │            what an   which blocks   where segments
-//!                       │            owner     are free       come from and
-//!                       ▼            gave back                go back to
-//!                    recording ──► `terrace replay`: the same calls on any other allocator
+//!   you have              you take                          and behind it
+//!
+//!   any program      ──► libterrace_malloc.so          ─┐
+//!                        (terrace-capi, no Rust)        ├─► host      caches of threads, spans, page heap ──► mmap
+//!   a Rust program   ──► Global, Heap, stats(), Stats  ─┘     │
+//!                                                             │
+//!   firmware         ──► terrace_embedded::FirmwareHeap ──────┤
+//!                                                             ├─► engine   range, index, cache, fence, source
+//!   a GPU            ──► Device, Stream,                 ─────┤
+//!                        DeviceBuffer, PinnedBuffer, ..  device     streams' caches, pages or segments ──► driver
+//!                                                             │
+//!   more data        ──► Manager, Buffer, Preset        ──────┘
+//!   than memory                                          tiers      leases, moves, files ──► GPU, memory, disks
 //! ```
+//!
+//! | what you look for | where |
+//! | --- | --- |
+//! | what most programs name: allocators, devices, buffers, a configuration and its error | the root |
+//! | settings, trimming and checks of the allocator for programs; calls without a layout | `host` |
+//! | rings, graphs, hints, options and statistics of devices; backends | `device` |
+//! | leases, policies, detection, engines and stores for files; the manager's `Error` | `tiers` |
+//! | a pool of buffers of any type, by size | [`buffers`] |
+//! | strategies, builders, sizes as text | [`config`] |
+//! | what programs did with memory, as files | `recording` |
+//! | arenas, ranges, pools, layers, pools that threads share: parts for allocators of your own | [`engine`] |
 #![forbid(unsafe_code)]
 
 pub mod buffers;
 pub mod config;
 #[cfg(feature = "device")]
 pub mod device;
+pub mod engine;
 #[cfg(feature = "recording")]
 pub mod recording;
-pub mod shared;
-pub mod waiting;
 
-pub use config::{Config, ConfigError, Strategy, Values};
+#[doc(inline)]
+pub use config::{Config, ConfigError};
 #[cfg(feature = "device")]
-pub use device::Device;
-pub use terrace_core::*;
-#[cfg(feature = "device")]
-pub use terrace_device::store::{self, ArenaCapacity, HeapStore, heap_parts};
-
-/// The allocator of a whole program: `#[global_allocator] static A: terrace::Global = terrace::Global::new();`.
+#[doc(inline)]
+pub use device::{Device, DeviceBuffer, DeviceError, PinnedBuffer, Stream, TransferEngine, UnifiedBuffer};
+pub use terrace_core::AllocError;
+// `Stats` is what `stats()` gives. Devices have `device::DeviceStats`; parts of the engine `engine::Stats`.
 #[cfg(feature = "global")]
-pub use terrace_host::{Global, Heap, stats};
+pub use terrace_host::{Global, Heap, Stats, stats};
+#[cfg(all(feature = "tiers", target_os = "linux"))]
+pub use terrace_tiers::{Buffer, Manager, Preset};
 
 /// The rest of the allocator for programs: settings, trimming, signal handlers, and calls without a layout.
 #[cfg(feature = "global")]
+#[doc(inline)]
 pub use terrace_host as host;
 
 /// Buffers by handle that live in the best tier, move as they are used, and can be made durable.
 #[cfg(feature = "tiers")]
+#[doc(inline)]
 pub use terrace_tiers as tiers;
-#[cfg(all(feature = "tiers", target_os = "linux"))]
-pub use terrace_tiers::{Buffer, Manager, Preset};
 
 /// The examples of the front page, run as tests.
 #[cfg(all(doctest, feature = "global", feature = "device", feature = "tiers"))]

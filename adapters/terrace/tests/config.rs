@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use terrace::config::{Config, ConfigError, Strategy, Values};
-use terrace::{Fit, arena};
+use terrace::engine::{Fit, arena};
 
 /// What a builder makes of variables.
 fn variables(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {

@@ -1,8 +1,8 @@
 //! Events to bytes and back, and any bytes to events or an error.
 
 use proptest::prelude::*;
-use terrace::Owner;
-use terrace::event::{
+use terrace::engine::Owner;
+use terrace::engine::event::{
     DecodeError, Decoder, EVENT_MAX, EncodeError, Encoder, Event, Kind, RECORD_MAX, Record, TEXT_MAX,
 };
 

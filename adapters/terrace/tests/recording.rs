@@ -1,8 +1,8 @@
 //! Recordings: round trips of made-up traces, slots, limits.
 
 use proptest::prelude::*;
-use terrace::Owner;
-use terrace::event::{Encoder, Event, Kind, RECORD_MAX, Record, VERSION};
+use terrace::engine::Owner;
+use terrace::engine::event::{Encoder, Event, Kind, RECORD_MAX, Record, VERSION};
 use terrace::recording::{Form, MAGIC, Place, Problem, Reader, Texts, TraceError, Writer};
 
 const FORMS: [Form; 4] = [Form::Csv, Form::CsvGzip, Form::CsvZstd, Form::Recording];

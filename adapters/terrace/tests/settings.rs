@@ -3,7 +3,7 @@
 use std::process::Command;
 use terrace::config::{Builder, Config, Strategy};
 use terrace::device::{Device, DeviceError, DeviceOptions, PoolOrigin};
-use terrace::pressure::Level;
+use terrace::engine::pressure::Level;
 use terrace_tests::manual::Manual;
 
 const MIB: u64 = 1 << 20;

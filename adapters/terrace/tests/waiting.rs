@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use terrace::layer::Limit;
-use terrace::pool::{Buckets, SizeClasses};
-use terrace::shared::OwnedBlock;
-use terrace::waiting::{Allocation, WaitingPool};
-use terrace::{AllocError, Request};
+use terrace::engine::layer::Limit;
+use terrace::engine::pool::{Buckets, SizeClasses};
+use terrace::engine::shared::OwnedBlock;
+use terrace::engine::waiting::{Allocation, WaitingPool};
+use terrace::engine::{AllocError, Request};
 use terrace_tests::waker::{Call, waker};
 
 type Blocks = Limit<Buckets<'static, 2>>;
@@ -21,7 +21,7 @@ type Block = OwnedBlock<Pool>;
 
 /// A pool of `bytes` bytes in blocks of 64 and 128, all of them in one block that is held.
 fn full_pool(bytes: u64) -> (Pool, Block) {
-    let words: Vec<_> = (0..Buckets::words(&[4, 4])).map(|_| terrace::sync::AtomicUsize::new(0)).collect();
+    let words: Vec<_> = (0..Buckets::words(&[4, 4])).map(|_| terrace::engine::sync::AtomicUsize::new(0)).collect();
     let steps = SizeClasses::new(64, 1).expect("valid");
     let buckets = Buckets::new(steps, [4, 4], 0, words.leak()).expect("enough words");
     let pool = WaitingPool::new(Limit::new(buckets, bytes));

@@ -17,3 +17,10 @@ pub mod policy;
 
 #[cfg(target_os = "linux")]
 pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset};
+// What calls of a manager take and give: a tier, how full it is, and what concerns files.
+pub use terrace_core::{pressure::Level, residence::Tier};
+#[cfg(target_os = "linux")]
+pub use terrace_file::{
+    Directory, Disk, EngineKind, Executor, FileFault, FileFaultReason, JoinHandle, MappedFile, Store, StoreError,
+    StoreOptions, StoreStats,
+};

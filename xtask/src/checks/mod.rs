@@ -12,6 +12,7 @@ mod licences;
 pub mod mutants;
 mod names;
 mod paths;
+mod root;
 mod text;
 
 use crate::options::Options;
@@ -22,9 +23,10 @@ use crate::sources::{self, Source};
 type Check = fn(&Rules, &[Source]) -> Result<(), String>;
 
 /// The checks that need nothing but files.
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("check::arrows", arrows::check),
     ("check::crates", crates::check),
+    ("check::root", root::check),
     ("check::builds", builds::check),
     ("check::unsafe_files", text::unsafe_files),
     ("check::unsafe_executed", executed::check),

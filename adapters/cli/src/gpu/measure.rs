@@ -13,8 +13,9 @@ use crate::failure::Failure;
 use crate::progress;
 use serde::Serialize;
 use std::time::Instant;
+use terrace::Device;
 use terrace::device::{Capabilities, DeviceError, DeviceOptions, PoolOrigin};
-use terrace::{Device, NoFence};
+use terrace::engine::NoFence;
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, Totals, run};
 use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
 

@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use crate::input;
 use std::path::PathBuf;
-use terrace::event::Event;
+use terrace::engine::event::Event;
 use terrace::recording::{Reader, TraceError};
 use terrace_models::scenarios::Scenario;
 

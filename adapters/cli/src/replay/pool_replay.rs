@@ -13,7 +13,7 @@ use crate::results::{Latencies, PoolRow};
 use quanta::Clock;
 use std::cell::Cell;
 use std::rc::Rc;
-use terrace::{AllocError, Allocator, Block, FreeError, Owner, Request};
+use terrace::engine::{AllocError, Allocator, Block, FreeError, Owner, Request};
 
 /// The block of a slot.
 #[derive(Clone, Copy, Debug)]

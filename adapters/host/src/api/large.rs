@@ -1,14 +1,21 @@
-//! Large requests as they come in: the way around signal handlers, the purge clock, one more attempt when memory is short.
+//! Large blocks: whole slices of the page heap, grown in place where there is room, moved by `mremap` where there is none.
 //!
-//! Promises upward: [`allocate`], [`free_any`] and [`resize`] do the whole call.
-//! Asks from below: [`large`] for the blocks, [`signal`] inside handlers, [`purge`].
+//! Promises upward: [`allocate`], [`free_any`] and [`resize`] do the whole call, in O(log gaps) and, for zeroed blocks, their
+//! dirty pages.
+//! Asks from below: [`page_heap`]; the dirty bits of pages; [`heaps`] for blocks of heaps; [`signal`] inside handlers; [`purge`].
 
 use super::poll;
-use crate::class::PAGE;
-use crate::large::{self, allocate_slices};
-use crate::tables::tables;
-use crate::{class, emergency, init, os, purge, signal, thread, usage};
-use core::ptr::null_mut;
+use crate::bits;
+use crate::class::{self, PAGE, SLICE};
+use crate::page_heap::slice_cache::{self, CACHED};
+use crate::report::fatal;
+use crate::tables::{Tables, tables};
+use crate::{backlog, emergency, heaps, init, os, page_heap, process, purge, signal, thread, usage};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Least size that is moved by `mremap`: 64 pages. Copying fewer costs less than the faults that the two system calls cause.
+const LEAST_REMAP: usize = 256 << 10;
 
 /// Allocates `bytes` bytes at a multiple of `align`.
 ///
@@ -36,11 +43,32 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
 
 /// Allocates the slices of a block; purges what is free elsewhere when there is no memory at first.
 pub fn allocate_or_purge(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
-    if !large::is_possible(bytes, align) || !init::ready() {
+    if !is_possible(bytes, align) || !init::ready() {
         return None;
     }
     let attempt = || allocate_slices(bytes, align, zeroed);
     attempt().or_else(|| purge::retry(bytes, attempt))
+}
+
+/// Whether a block of so many bytes at this alignment can exist.
+///
+/// An object must not be larger than a pointer difference can express.
+fn is_possible(bytes: usize, align: usize) -> bool {
+    bytes <= isize::MAX as usize - SLICE && align <= isize::MAX as usize / 2
+}
+
+/// Allocates the slices of a block, which must be possible. `None` when there is no memory.
+fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
+    let count = bytes.div_ceil(SLICE).max(1);
+    let slice = page_heap::allocate(count, align, bytes)?;
+    let tables = tables()?;
+    let span = tables.span(slice);
+    span.next.store(bytes.div_ceil(PAGE) as u32, Relaxed);
+    backlog::adjust_purgeable(-(span.requested_bytes() as isize));
+    if zeroed {
+        page_heap::zero(tables, slice, 0, bytes);
+    }
+    Some(slice)
 }
 
 /// Frees any block: null, large ones, those of heaps, and those of the emergency pool.
@@ -51,7 +79,7 @@ pub extern "C" fn free_any(block: *mut u8) {
         return;
     }
     let _busy = thread::enter_slow_path();
-    let is_large = large::free(block);
+    let is_large = free(block);
     purge::note_free();
     poll();
     if is_large {
@@ -59,22 +87,198 @@ pub extern "C" fn free_any(block: *mut u8) {
     }
 }
 
+/// Frees a large block, or one of a heap; any other address ends the process.
+///
+/// Whether the block was a large one of no heap.
+fn free(block: *mut u8) -> bool {
+    let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
+    let slice = slice_of(tables, block);
+    let span = tables.span(slice);
+    if span.heap.load(Relaxed) != 0 {
+        heaps::free(block, slice, span);
+        return false;
+    }
+    backlog::adjust_purgeable(span.requested_bytes() as isize);
+    if !slice_cache::put(tables, slice, span) {
+        page_heap::free(slice, span.requested_bytes());
+    }
+    true
+}
+
+/// The slice of a large block, or of a block of a heap; any other address ends the process.
+fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
+    let slice = tables.slice_of(block.addr());
+    slice.filter(|&slice| is_start(tables, slice, block)).unwrap_or_else(|| {
+        fatal("a free or resize of what is no block: never allocated, or freed already", block.addr())
+    })
+}
+
+/// Whether a block starts at an address of which the table of classes knows none.
+fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
+    let span = tables.span(slice);
+    if span.heap.load(Relaxed) == CACHED {
+        return false;
+    }
+    let in_span = usize::from(span.class.load(Relaxed)) != class::NONE && span.heap.load(Relaxed) != 0;
+    span.block().is_some() && (in_span || tables.address(slice).as_ptr() == block)
+}
+
+/// Bytes that a block holds, be it large, of a heap, or of the emergency pool.
+pub fn usable(block: *mut u8) -> usize {
+    if let Some(bytes) = emergency::usable(block) {
+        return bytes;
+    }
+    let Some(tables) = tables() else { fatal("a question about what was never allocated", block.addr()) };
+    let span = tables.span(slice_of(tables, block));
+    match usize::from(span.class.load(Relaxed)) {
+        class::NONE => span.requested_bytes(),
+        class => class::size(class),
+    }
+}
+
+/// Copies from one large block to another.
+///
+/// Pages of zeros are not written over zeros, so a block that was hardly touched stays so.
+///
+/// # Safety
+/// Both blocks hold at least `bytes` bytes, and no other thread uses them.
+pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    let clean = |offset: usize| {
+        let tables = tables()?;
+        let slice = tables.slice_of(to.addr() + offset)?;
+        Some(tables.pages(slice).load(Relaxed) >> ((to.addr() + offset) % SLICE / PAGE) & 1 == 0)
+    };
+    for offset in (0..bytes).step_by(PAGE) {
+        let count = PAGE.min(bytes - offset);
+        let source = from.wrapping_add(offset);
+        if count == PAGE && clean(offset) == Some(true) {
+            // SAFETY: a page of the old block, which starts at a slice and which no thread writes to meanwhile.
+            let page = unsafe { &*source.cast::<[[u64; 8]; PAGE / 64]>() };
+            // A line at a time: vectors, and an early end.
+            if page.iter().all(|line| line.iter().fold(0, |bits, word| bits | word) == 0) {
+                continue;
+            }
+        }
+        // SAFETY: so many bytes of both blocks, which do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(source, to.wrapping_add(offset), count) };
+    }
+}
+
 /// Resizes a large block in place or by moving its pages, and returns its address.
 ///
 /// The contents stay up to the smaller size. Returns null and changes nothing if the caller must copy the block.
 pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
-    if bytes <= class::LARGEST || !large::is_possible(bytes, align) || signal::is_in_handler() {
+    if bytes <= class::LARGEST || !is_possible(bytes, align) || signal::is_in_handler() {
         return null_mut();
     }
     let _busy = thread::enter_slow_path();
-    let Some(growth) = large::growth(block, bytes, align) else { return null_mut() };
+    let Some(growth) = growth(block, bytes, align) else { return null_mut() };
     if !usage::claim(growth) && purge::retry(growth, || usage::claim(growth).then_some(())).is_none() {
         return null_mut();
     }
-    let shrinks = bytes.next_multiple_of(PAGE) < large::usable(block);
-    let resized = large::resize(block, bytes, growth);
+    let shrinks = bytes.next_multiple_of(PAGE) < usable(block);
+    let resized = resize_claimed(block, bytes, growth);
     if !resized.is_null() && shrinks {
         purge::note_free();
     }
     resized
+}
+
+/// Bytes that a large block must claim to become `bytes` long in place. `None`: it must be copied.
+fn growth(block: *mut u8, bytes: usize, align: usize) -> Option<usize> {
+    if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() {
+        return None;
+    }
+    let tables = tables()?;
+    let span = tables.span(slice_of(tables, block));
+    let is_large = usize::from(span.class.load(Relaxed)) == class::NONE;
+    is_large.then(|| bytes.next_multiple_of(PAGE).saturating_sub(span.requested_bytes()))
+}
+
+/// Resizes a large block in place, or by moving its pages.
+///
+/// The caller must have claimed its [`growth`], which is released when the answer is null: the block is as it was and must be
+/// copied.
+fn resize_claimed(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
+    let Some(tables) = tables() else { return null_mut() };
+    let slice = slice_of(tables, block);
+    let span = tables.span(slice);
+    let (before, after) = (span.requested_bytes(), bytes.next_multiple_of(PAGE));
+    // The program may have written to all of it, also to what is cut off.
+    bits::mark_dirty(tables, slice, before);
+    let resized = if resize_in_place(tables, slice, before, after) {
+        block
+    } else if span.heap.load(Relaxed) == 0 {
+        remap(tables, slice, after)
+    } else {
+        null_mut()
+    };
+    if resized.is_null() {
+        usage::release(growth);
+    } else {
+        backlog::adjust_purgeable(before as isize - after as isize);
+    }
+    resized
+}
+
+/// Resizes a block of `before` bytes to `after` in place, both whole pages. `false`: there is no room behind it.
+fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> bool {
+    let (span, count) = (tables.span(slice), after.div_ceil(SLICE));
+    let has_them = span.block().is_some_and(|block| count == block.bytes as usize / SLICE);
+    if !has_them && !page_heap::resize(slice, count, before) {
+        return false;
+    }
+    span.next.store((after / PAGE) as u32, Relaxed);
+    usage::release(before.saturating_sub(after));
+    usage::add_dirty(bits::clean_bytes(tables, slice, after));
+    page_heap::enforce_limit(tables, None);
+    true
+}
+
+/// Takes slices for a block that grows, and will again: half as many more stay free behind it, as long as no other block needs
+/// them. The caller must have claimed what the block uses.
+fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
+    let Some(to) = page_heap::take_slices(tables, count + count / 2, SLICE) else {
+        return page_heap::take_slices(tables, count, SLICE);
+    };
+    page_heap::resize(to, count, 0);
+    Some(to)
+}
+
+/// Moves the pages of a block that must grow to `after` bytes, whole pages. The caller must have claimed the bytes that it
+/// grows by; the others move along.
+fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
+    let held = tables.span(slice).requested_bytes();
+    if held < LEAST_REMAP || !bits::may_remap() {
+        return null_mut();
+    }
+    let count = after.div_ceil(SLICE);
+    let Some(to) = take_growing(tables, count) else { return null_mut() };
+    let (source, target) = (tables.address(slice), tables.address(to));
+    let moved = held.next_multiple_of(process::page_bytes());
+    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet.
+    let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
+        // The new slices are never used again, and nothing is moved from now on: this kernel cannot.
+        bits::stop_remapping();
+        return null_mut();
+    };
+    tables.span(to).next.store((after / PAGE) as u32, Relaxed);
+    // Where pages are larger than ours, bytes that were not requested move along.
+    usage::add_dirty(bits::clean_bytes(tables, to, usize::max(after, moved)));
+    bits::mark_dirty(tables, to, moved);
+    usage::sub_purged(moved - bits::clean_bytes(tables, slice, moved));
+    bits::mark_remapped(tables, slice, to);
+    // The moved pages are zeros at the old place; pages behind them are as they were.
+    for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
+        pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
+    }
+    // Another thread of the program mapped something over these slices: they are never used again.
+    if restored {
+        page_heap::free(slice, 0);
+    } else {
+        // No block any more: a second free is found out.
+        tables.span(slice).heap.store(CACHED, Relaxed);
+    }
+    page_heap::enforce_limit(tables, Some((to, count, after)));
+    NonNull::as_ptr(target)
 }

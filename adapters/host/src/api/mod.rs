@@ -4,7 +4,7 @@ mod large;
 mod slow_path;
 
 use crate::thread::cache;
-use crate::{class, large as blocks, purge, signal, tables};
+use crate::{class, purge, signal, tables};
 use core::ptr::null_mut;
 pub(crate) use large::{allocate_or_purge, free_any};
 
@@ -168,7 +168,7 @@ pub unsafe fn free(block: *mut u8) {
 #[inline]
 pub unsafe fn usable(block: *mut u8) -> usize {
     match tables::class_at(block).unwrap_or(class::NONE) {
-        class::NONE => blocks::usable(block),
+        class::NONE => large::usable(block),
         class => class::size(class),
     }
 }
@@ -206,7 +206,7 @@ pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
 /// As for [`resize`].
 #[inline(never)]
 unsafe fn resize_large(block: *mut u8, before: usize, bytes: usize, align: usize) -> *mut u8 {
-    let held = if before == class::NONE { blocks::usable(block) } else { class::size(before) };
+    let held = if before == class::NONE { large::usable(block) } else { class::size(before) };
     // SAFETY: the caller's promise.
     unsafe { move_block(block, before, held, bytes, align) }
 }
@@ -229,7 +229,7 @@ pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize
     let kept = held.min(bytes);
     if class == class::NONE && kept > class::LARGEST {
         // SAFETY: two blocks, each at least so long.
-        unsafe { blocks::copy(block, target, kept) };
+        unsafe { large::copy(block, target, kept) };
     } else {
         // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };

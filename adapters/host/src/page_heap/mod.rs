@@ -93,14 +93,14 @@ pub fn init() -> bool {
 
 /// Allocates `count` slices at a multiple of `align` bytes, and claims `bytes` bytes of them.
 ///
-/// Returns the first; its record says how many there are. `None` without memory, or beyond the limit.
+/// Those freed last if the cache has so many. Returns the first; its record says how many there are. `None` without memory, or beyond the limit.
 pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = bytes.next_multiple_of(PAGE);
     if !usage::claim(bytes) {
         return None;
     }
-    let Some(slice) = take_slices(tables, count, align) else {
+    let Some(slice) = slice_cache::take(tables, count, align).or_else(|| take_slices(tables, count, align)) else {
         usage::release(bytes);
         return None;
     };

@@ -4,9 +4,9 @@
 //! flushes all.
 //! Asks from below: the core's [`Exchange`].
 
-use super::{enforce_limit, free};
-use crate::class::{PAGE, SLICE};
-use crate::tables::{Span, Tables, tables};
+use super::free;
+use crate::class::SLICE;
+use crate::tables::{Span, Tables};
 use crate::{bits, usage};
 use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Exchange;
@@ -37,19 +37,12 @@ pub fn put(tables: &Tables, slice: u32, span: &Span) -> bool {
     true
 }
 
-/// Takes exactly so many cached slices, and claims `bytes` bytes of them.
-pub fn take(count: usize, align: usize, bytes: usize) -> Option<u32> {
+/// Takes exactly so many cached slices. The caller must claim what is used of them.
+pub fn take(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let slice = if align <= SLICE { pop(count)? } else { return None };
-    let bytes = bytes.next_multiple_of(PAGE);
-    if !usage::claim(bytes) {
-        free(slice, 0);
-        return None;
-    }
-    let tables = tables()?;
-    tables.span(slice).prev.store((bytes / PAGE) as u32, Relaxed);
-    let fresh = bits::clean_bytes(tables, slice, bytes);
-    usage::add_dirty(fresh);
-    enforce_limit(tables, Some((slice, count, bytes)));
+    let span = tables.span(slice);
+    span.heap.store(0, Relaxed);
+    span.next.store(0, Relaxed);
     Some(slice)
 }
 

@@ -5,8 +5,8 @@ use crate::operations::OperationReader;
 use crate::pools::NewPool;
 use crate::timeline::Timeline;
 use std::fmt::Write;
+use terrace::engine::{AllocError, Cause, Stats};
 use terrace::recording::Reader;
-use terrace::{AllocError, Cause, Stats};
 
 /// Allocates at rising addresses and reuses none: the cheapest pool possible. Refuses sizes above `limit`, resizes in place if
 /// `in_place`, and counts calls.

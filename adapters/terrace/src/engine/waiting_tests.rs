@@ -1,7 +1,7 @@
 //! Waiting under plain threads, under a hand-written executor, and dropped at each point.
 
 use super::*;
-use crate::shared::tests::blocks_of_64;
+use crate::engine::shared::tests::blocks_of_64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_core::pool::{Buckets, SizeClasses};
 

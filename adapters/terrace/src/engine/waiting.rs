@@ -12,7 +12,7 @@
 mod queue;
 mod wakers;
 
-use crate::shared::{Home, OwnedBlock};
+use super::shared::{Home, OwnedBlock};
 use queue::{Outcome, Queue};
 use std::fmt;
 use std::future::Future;
@@ -29,10 +29,10 @@ use wakers::Wakers;
 /// # Example
 /// ```
 /// use std::time::Duration;
-/// use terrace::pool::{Buckets, SizeClasses};
-/// use terrace::sync::AtomicUsize;
-/// use terrace::waiting::WaitingPool;
-/// use terrace::Request;
+/// use terrace::engine::pool::{Buckets, SizeClasses};
+/// use terrace::engine::sync::AtomicUsize;
+/// use terrace::engine::waiting::WaitingPool;
+/// use terrace::engine::Request;
 /// static WORDS: [AtomicUsize; Buckets::words(&[1])] = [const { AtomicUsize::new(0) }; Buckets::words(&[1])];
 /// let pool = WaitingPool::new(Buckets::new(SizeClasses::new(64, 1)?, [1], 0, &WORDS)?);
 /// let only = pool.try_allocate(Request::new(64))?;

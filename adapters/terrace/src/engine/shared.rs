@@ -19,9 +19,9 @@ pub trait Home {
 ///
 /// # Example
 /// ```
-/// use terrace::pool::{Buckets, SizeClasses};
-/// use terrace::shared::SharedPool;
-/// use terrace::sync::AtomicUsize;
+/// use terrace::engine::pool::{Buckets, SizeClasses};
+/// use terrace::engine::shared::SharedPool;
+/// use terrace::engine::sync::AtomicUsize;
 /// // 64 blocks of 4 KiB: a fixed capacity of 256 KiB.
 /// static WORDS: [AtomicUsize; Buckets::words(&[64])] = [const { AtomicUsize::new(0) }; Buckets::words(&[64])];
 /// let pool = SharedPool::new(Buckets::new(SizeClasses::new(4096, 1)?, [64], 0, &WORDS)?);

@@ -1,0 +1,26 @@
+//! The parts that allocators are built from: `terrace-core`'s, storage for them, and pools that threads share.
+//!
+//! Promises upward: everything of [`terrace_core`] under its own name; [`shared`] and [`waiting`] make a pool for threads of any
+//! [`Allocator`].
+//! Asks from below: nothing.
+//!
+//! Take these to build a pool of your own: over memory that another library owns, over addresses of a device, or under limits
+//! and tenants. A program that wants memory finds it at the [root](crate).
+//!
+//! # Example
+//! ```
+//! use terrace::engine::{Allocator, GoodFit, Owner, Range, Request, Slot};
+//! // 1 GiB of addresses, and records for 1024 blocks.
+//! let mut range = Range::new(vec![Slot::EMPTY; 1024], 64, GoodFit::new())?;
+//! range.add_region(0x1000_0000, 1 << 30)?;
+//! let block = range.allocate(Request::new(10 << 20).align(4096))?;
+//! range.free(block, Owner(0))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod shared;
+pub mod waiting;
+
+pub use terrace_core::*;
+#[cfg(feature = "device")]
+pub use terrace_device::store::{ArenaCapacity, HeapStore, heap_parts};
