@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use terrace_device::{DeviceBlock, DeviceError, DeviceOptions, PoolOrigin};
 
 const MIB: u64 = 1 << 20;
-/// What streams cache: under Miri large blocks, that few of them fill the device.
-const CACHED: u64 = cut(4 << 10, 64 << 10);
+/// What streams cache: under Miri the largest blocks of which they cache any number, that fewer fill the device.
+const CACHED: u64 = cut(4 << 10, 16 << 10);
 
-/// Segments of 2 MiB up to 32 MiB in all: the same on every device.
+/// Segments of 2 MiB up to 32 MiB in all, and records for all of it in small blocks: the same on every device.
 fn tight() -> DeviceOptions {
-    DeviceOptions { origin: PoolOrigin::Segments, capacity: 32 * MIB, segment: 2 * MIB, ..small() }
+    DeviceOptions { origin: PoolOrigin::Segments, capacity: 32 * MIB, segment: 2 * MIB, blocks: 1 << 14, ..small() }
 }
 
 /// Allocates until nothing is left.
