@@ -103,6 +103,6 @@ mod tests {
         assert!((1 << 20..1 << 44).contains(&figures.copy_bytes_per_s), "{figures:?}");
         assert!((0.1..100_000.0).contains(&figures.latency_ns), "{figures:?}");
         assert_eq!(memory(Some(1 << 30)).map(|figures| figures.buffer_bytes), Some(32 << 20));
-        assert!(filled([0u8; 1 << 20], usize::MAX >> 21).is_none(), "more than there is");
+        assert!(filled([0u8; 1 << 10], usize::MAX >> 11).is_none(), "more than there is");
     }
 }
