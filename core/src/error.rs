@@ -133,7 +133,19 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// `Ok` if `holds`, else the violation of `clause`. For `check()` of every structure.
-pub(crate) fn ensure(holds: bool, clause: &'static str, at: impl TryInto<u64>) -> Result<(), Violation> {
+/// `Ok` if `holds`, else the violation of `clause` at a slot, bin or address.
+///
+/// For `check` of any allocator.
+///
+/// # Errors
+/// The [`Violation`].
+///
+/// # Example
+/// ```
+/// use terrace_core::error::ensure;
+/// assert!(ensure(true, "live <= capacity", 3_u32).is_ok());
+/// assert_eq!(ensure(false, "live <= capacity", 3_u32).unwrap_err().at, 3);
+/// ```
+pub fn ensure(holds: bool, clause: &'static str, at: impl TryInto<u64>) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { clause, at: at.try_into().unwrap_or(u64::MAX) }) }
 }

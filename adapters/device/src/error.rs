@@ -4,13 +4,8 @@
 
 use crate::fault::Fault;
 use std::fmt;
+use terrace_core::Cause;
 use terrace_core::residence::ResidenceError;
-use terrace_core::{Cause, Violation};
-
-/// `Ok` if `holds`, else the violation of `clause`. For the checks of this crate.
-pub(crate) fn ensure(holds: bool, clause: &'static str, at: u64) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation { clause, at }) }
-}
 
 /// A block, as errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@
 use terrace_core::{Owner, Region, Violation};
 
 use crate::chunks::{Chunk, Chunks, NONE, State};
-use crate::counters::ensure;
+use terrace_core::error::ensure;
 
 /// One region of the source.
 #[derive(Clone, Copy, Debug)]

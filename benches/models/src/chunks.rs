@@ -4,9 +4,10 @@
 //! even when its slot describes another block.
 //! Asks from below: nothing.
 
+use terrace_core::error::ensure;
 use terrace_core::{Block, FreeError, Owner, Request, Violation};
 
-use crate::counters::{Counters, ensure};
+use crate::counters::Counters;
 
 /// "No slot".
 pub(crate) const NONE: u32 = u32::MAX;

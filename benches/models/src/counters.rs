@@ -3,6 +3,7 @@
 //! Promises upward: the equations of [`Stats`] hold at every moment.
 //! Asks from below: each call is counted once, by the model.
 
+use terrace_core::error::ensure;
 use terrace_core::{SourceUsage, Stats, Violation};
 
 /// Counters of one model.
@@ -77,9 +78,4 @@ impl Counters {
         ensure(self.requested <= self.in_use, "requested is at most in_use", self.requested)?;
         ensure(self.hits <= self.allocations, "hits are allocations", self.hits)
     }
-}
-
-/// `Ok` when `holds`; the violated clause otherwise.
-pub(crate) fn ensure(holds: bool, clause: &'static str, at: impl Into<u64>) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation { clause, at: at.into() }) }
 }

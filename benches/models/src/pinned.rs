@@ -12,13 +12,14 @@
 //! an allocation for the events.
 
 use std::collections::{BTreeMap, VecDeque};
+use terrace_core::error::ensure;
 use terrace_core::{
     AllocError, Allocator, Block, Cause, Fence, FenceState, FreeError, NoFence, Owner, Region, Request,
 };
 use terrace_core::{Source, Stats, Violation};
 
 use crate::chunks::{Chunk, Chunks, State};
-use crate::counters::{Counters, ensure};
+use crate::counters::Counters;
 use crate::request::{padded, refusal};
 
 /// Alignment of pinned memory: it comes in pages.

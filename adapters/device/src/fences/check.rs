@@ -2,8 +2,8 @@
 
 use super::{EventTable, Fences, NO_STREAM};
 use crate::backend::Backend;
-use crate::error::ensure;
 use std::sync::atomic::Ordering;
+use terrace_core::error::ensure;
 use terrace_core::{Owner, Violation};
 
 impl<B: Backend> Fences<B> {

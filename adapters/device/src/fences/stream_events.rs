@@ -4,9 +4,9 @@
 //! Asks from below: nothing.
 
 use crate::backend::{RawEvent, RawStream};
-use crate::error::ensure;
 use std::collections::VecDeque;
 use terrace_core::Violation;
+use terrace_core::error::ensure;
 
 /// Whether events can still be recorded on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::{DevicePool, HOST, PoolState};
 use crate::backend::Backend;
-use crate::error::ensure;
 use crate::stream::{BlockOrigin, StreamCore};
 use crate::stream_cache::check_apart;
 use std::sync::Arc;
+use terrace_core::error::ensure;
 use terrace_core::{Allocator, Block, Owner, Violation};
 
 impl<B: Backend> DevicePool<B> {

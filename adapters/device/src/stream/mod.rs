@@ -15,7 +15,7 @@ pub(crate) use service::{
 pub use service::{Hook, Release};
 
 use crate::backend::RawStream;
-use crate::error::{DeviceError, ensure};
+use crate::error::DeviceError;
 use crate::health::DeviceHealth;
 use crate::stream_cache::{AllocatedTail, CacheStats, StreamCache};
 use spin::mutex::SpinMutex;
@@ -24,6 +24,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use terrace_core::error::ensure;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Owner, Request, Violation};
 use terrace_guard::catch_panic;

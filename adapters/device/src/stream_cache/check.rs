@@ -1,7 +1,7 @@
 //! Checks the invariants of a stream's cache. O(n log n); for tests.
 
 use super::{RECENT, StreamCache};
-use crate::error::ensure;
+use terrace_core::error::ensure;
 use terrace_core::{Block, Violation};
 
 impl StreamCache {

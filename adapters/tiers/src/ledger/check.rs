@@ -4,11 +4,7 @@ use super::table::{BufferRecord, Migration};
 use super::{Ledger, Tier};
 use std::collections::BTreeSet;
 use terrace_core::Violation;
-
-/// A violation unless `holds`.
-fn ensure(holds: bool, clause: &'static str, at: usize) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation { clause, at: at as u64 }) }
-}
+use terrace_core::error::ensure;
 
 /// Whether a buffer's bytes count as used in a tier.
 fn counts(buffer: &BufferRecord, tier: Tier) -> bool {

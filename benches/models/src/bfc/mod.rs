@@ -22,6 +22,7 @@ pub use options::{BINS, BfcOptions, FIRST_REGION, MAX_WASTE, MIN_CHUNK, bin_of};
 
 use bins::Bins;
 use std::collections::{BTreeMap, VecDeque};
+use terrace_core::error::ensure;
 use terrace_core::{
     AllocError, Allocator, Block, Cause, Fence, FenceState, FreeError, NoFence, Owner, Request, Source,
 };
@@ -29,7 +30,7 @@ use terrace_core::{Stats, Violation};
 
 use crate::chain::Chain;
 use crate::chunks::State;
-use crate::counters::{Counters, ensure};
+use crate::counters::Counters;
 use crate::request::{padded, refusal};
 
 /// BFC over a source and a fence. See the [module](self).

@@ -8,7 +8,7 @@ use terrace_core::{Fence, FenceState, Owner, Source, Violation};
 
 use super::Bfc;
 use crate::chunks::{NONE, State};
-use crate::counters::ensure;
+use terrace_core::error::ensure;
 
 impl<S: Source, F: Fence> Bfc<S, F> {
     /// Puts a freed chunk, in no bin, into its bin as held.

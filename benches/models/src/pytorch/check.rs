@@ -8,7 +8,7 @@ use terrace_core::{Source, Violation};
 use super::PyTorch;
 use super::expand::page_of;
 use crate::chunks::State;
-use crate::counters::ensure;
+use terrace_core::error::ensure;
 
 impl<S: Source, F> PyTorch<S, F> {
     /// The clauses beside the fields of [`PyTorch`], its pools and its records.

@@ -9,7 +9,7 @@
 
 use terrace_core::{Region, Violation};
 
-use crate::counters::ensure;
+use terrace_core::error::ensure;
 
 /// A free piece of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,13 +20,14 @@ pub use options::{ALIGNMENT, RmmOptions};
 
 use list::{FreeList, Piece, check_tiling};
 use std::collections::BTreeMap;
+use terrace_core::error::ensure;
 use terrace_core::{
     AllocError, Allocator, Block, Cause, Fence, FenceState, FreeError, NoFence, Owner, Region, Request,
 };
 use terrace_core::{Source, SourceError, Stats, Violation};
 
 use crate::chunks::{Chunk, Chunks};
-use crate::counters::{Counters, ensure};
+use crate::counters::Counters;
 use crate::request::{padded, refusal};
 
 /// RMM's pool over a source and a fence. See the [module](self).
