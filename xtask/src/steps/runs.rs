@@ -87,9 +87,9 @@ const SMALL: &str = "--skip large:: --skip reach";
 const WORDS: &str = "inbox::threads inbox::counters_of_many ring::threads pool::threads pool::of_two pool::a_stale \
     pool::a_pool_guard pool::a_bucket_guard";
 const WORDS_ALL: &str = "ring:: ring_bridge:: lease:: inbox:: exchange:: pool:: cache::";
-/// Locks that tests bring along; and without what says `unsafe` nowhere and takes longest: long programs of layers that only
-/// count, trace and limit.
+/// Locks that tests bring along.
 const LOCKS: &str = "local:: layer::";
+/// The same without what says `unsafe` nowhere and takes longest: the long programs of tenants, and their shares.
 const LOCK_TESTS: &str = "local:: layer:: --skip no_tenant --skip shares_that";
 const DEVICE_TESTS: &str = "wrapped what_was copies_within unified pinned_memory_is_the registration buffers_hold user_s \
     transfers_m transfers_a threads_share managed";

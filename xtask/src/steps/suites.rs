@@ -118,12 +118,19 @@ fn jobs(targets: BTreeSet<String>) -> Vec<(String, Vec<String>)> {
     jobs
 }
 
+/// The messages of a build, which stand among its other lines.
+fn parsed(messages: &str) -> impl Iterator<Item = Value> {
+    let lines = messages.lines().filter(|line| line.starts_with('{'));
+    lines.filter_map(|line| serde_json::from_str(line).ok())
+}
+
 /// The names of the test targets, from the messages of a build.
 fn test_targets(messages: &str) -> BTreeSet<String> {
-    let lines = messages.lines().filter(|line| line.starts_with('{'));
-    let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let tests = messages.filter(|message| message["target"]["kind"][0] == "test" && !message["executable"].is_null());
-    tests.filter_map(|message| message["target"]["name"].as_str().map(String::from)).collect()
+    let is_test = |message: &Value| message["target"]["kind"][0] == "test" && !message["executable"].is_null();
+    parsed(messages)
+        .filter(is_test)
+        .filter_map(|message| message["target"]["name"].as_str().map(String::from))
+        .collect()
 }
 
 /// Puts the tests of one `cargo test` into the report; `whole` names the command itself, for a failure that no
@@ -148,8 +155,7 @@ pub fn record(report: &mut Report, whole: &str, finished: &Finished, tests: &[Te
 /// a library are `lib`; crate -> `PACKAGE/doc`.
 pub fn suites(messages: &str) -> Suites {
     let mut suites = Suites::new();
-    for line in messages.lines().filter(|line| line.starts_with('{')) {
-        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+    for message in parsed(messages) {
         let Some(package) = message["manifest_path"].as_str().and_then(package_of) else { continue };
         let target = message["target"]["name"].as_str().unwrap_or_default();
         let library = message["target"]["kind"][0].as_str().is_some_and(|kind| kind.ends_with("lib"));
