@@ -93,7 +93,8 @@ pub fn init() -> bool {
 
 /// Allocates `count` slices at a multiple of `align` bytes, and claims `bytes` bytes of them.
 ///
-/// Those freed last if the cache has so many. Returns the first; its record says how many there are. `None` without memory, or beyond the limit.
+/// A cached run of just so many slices goes first. Returns the first slice; its record says how many there are. `None` without
+/// memory, or beyond the limit.
 pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = bytes.next_multiple_of(PAGE);
