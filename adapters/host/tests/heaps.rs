@@ -2,10 +2,17 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_host::{Global, Heap, api, check, stats, trim};
 
 #[global_allocator]
 static A: Global = Global::new();
+
+/// One test at a time: statistics are of the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn fill(heap: &Heap, bytes: usize, mark: u8) -> (NonNull<u8>, Layout) {
     let layout = Layout::from_size_align(bytes, 16).expect("a layout");
@@ -17,6 +24,7 @@ fn fill(heap: &Heap, bytes: usize, mark: u8) -> (NonNull<u8>, Layout) {
 
 #[test]
 fn a_heap_goes_back_whole_and_leaves_others_alone() {
+    let _alone = alone();
     let other = Heap::new().expect("a heap");
     let (kept, layout) = fill(&other, 300, 9);
     trim();
@@ -50,6 +58,7 @@ fn a_heap_goes_back_whole_and_leaves_others_alone() {
 
 #[test]
 fn threads_share_a_heap() {
+    let _alone = alone();
     let heap = Heap::new().expect("a heap");
     std::thread::scope(|scope| {
         for mark in 0..4 {
@@ -73,6 +82,7 @@ fn threads_share_a_heap() {
 
 #[test]
 fn heaps_come_and_go() {
+    let _alone = alone();
     for _ in 0..3000 {
         let heap = Heap::new().expect("a heap: those before are gone");
         fill(&heap, 100, 1);

@@ -5,6 +5,7 @@ use crate::class::{self, PAGE, SLICE};
 use crate::tables::{Tables, tables};
 use crate::{bits, os, process, usage};
 use core::sync::atomic::Ordering::Relaxed;
+use terrace_core::sync::AtomicU32;
 use terrace_core::{Allocator, ExtentKind, Violation};
 
 /// Checks every stretch of the range against the records and bits of its slices. O(slices mapped).
@@ -58,6 +59,8 @@ fn is_free_backed(tables: &Tables, slice: u32) -> bool {
 /// The counter that is wrong, and by how much.
 pub fn check_usage() -> Result<(), Violation> {
     const MILLISECONDS: u64 = 1000;
+    /// No thread wakes its waiters.
+    static NEVER: AtomicU32 = AtomicU32::new(0);
     if process::is_forked() {
         return Ok(());
     }
@@ -66,7 +69,8 @@ pub fn check_usage() -> Result<(), Violation> {
         return Ok(());
     }
     while os::milliseconds() - start < MILLISECONDS {
-        os::yield_now();
+        // Asleep, so that threads that wait for the page heap's lock get it.
+        os::wait(&NEVER, 0, 1);
         if difference() != first {
             return Ok(());
         }
@@ -94,14 +98,15 @@ fn difference() -> (usize, usize) {
         let is_span = usize::from(span.class.load(Relaxed)) != class::NONE;
         let in_use = match extent.kind {
             ExtentKind::Live if is_span => dirty(all),
+            // A record that another thread writes meanwhile may say any number of pages.
             ExtentKind::Live if span.heap.load(Relaxed) != CACHED => match span.next.load(Relaxed) {
-                0 => span.prev.load(Relaxed) as usize * PAGE,
-                pages => pages as usize * PAGE,
+                0 => (span.prev.load(Relaxed) as usize * PAGE).min(all),
+                pages => (pages as usize * PAGE).min(all),
             },
             _ => 0,
         };
         used += in_use;
-        held += if is_span { in_use } else { in_use + dirty(all) - dirty(in_use) };
+        held += if is_span { in_use } else { in_use + dirty(all).saturating_sub(dirty(in_use)) };
     }
     (usage::used().wrapping_sub(used), usage::held().wrapping_sub(held))
 }

@@ -3,7 +3,7 @@
 use super::{LISTS, NONE, SpanLists, Spans};
 use crate::class::{self, Facts, PAGE, SLICE};
 use crate::tables::{Tables, mapped, tables};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use terrace_core::Violation;
 use terrace_core::pool::Slab;
 
@@ -58,7 +58,9 @@ impl Spans {
 
     fn is_of(&self, tables: &Tables, slice: u32, class: usize) -> bool {
         let span = tables.span(slice);
-        span.heap.load(Relaxed) == self.heap && usize::from(span.class.load(Relaxed)) == class && span.block().is_some()
+        // Read twice around the heap: a slice that another heap gives back or takes meanwhile is not of this one.
+        let is_of_class = || usize::from(span.class.load(Acquire)) == class;
+        is_of_class() && span.heap.load(Acquire) == self.heap && is_of_class() && span.block().is_some()
     }
 
     /// Checks one span. The caller must hold the lock of its class.

@@ -25,7 +25,7 @@ use crate::report::fatal;
 use crate::tables::{Span, Tables, tables};
 use crate::{emergency, page_heap, usage};
 use check::list_of;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use terrace_core::pool::Slab;
 
 /// Lists by fullness, of each class.
@@ -178,7 +178,8 @@ impl SpanLists {
         span.used.store(0, Relaxed);
         span.hint.store(0, Relaxed);
         span.heap.store(heap, Relaxed);
-        span.class.store(class as u8, Relaxed);
+        // Release: a check that reads the class reads this heap, or a later one.
+        span.class.store(class as u8, Release);
         // SAFETY: the span belongs to this class now, and its lock is held.
         let words = unsafe { tables.block_bits(slice) };
         Slab::new(words, class::facts(class).blocks).release_all();
