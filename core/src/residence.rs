@@ -19,6 +19,7 @@
 //! Invariants: `valid` is not empty; `valid` is a subset of `present`.
 
 use crate::error::{Violation, ensure};
+use bitflags::bitflags;
 use core::fmt;
 
 /// Number of a tier, below [`TIERS`]. By convention 0 is the fastest, or the host where there are two.
@@ -84,7 +85,22 @@ impl fmt::Display for ResidenceError {
 
 impl core::error::Error for ResidenceError {}
 
-/// The residence of one buffer: two sets with one bit for each tier.
+bitflags! {
+    /// Tiers: bit n stands for tier n.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    struct TierSet: u8 {
+        const _ = !0;
+    }
+}
+
+impl TierSet {
+    /// The set of one tier only.
+    fn of(tier: Tier) -> Result<Self, ResidenceError> {
+        if tier < TIERS { Ok(Self::from_bits_retain(1 << tier)) } else { Err(ResidenceError::NoSuchTier) }
+    }
+}
+
+/// The residence of one buffer: two sets of tiers.
 ///
 /// # Example
 /// ```
@@ -103,14 +119,9 @@ impl core::error::Error for ResidenceError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Residence {
     /// Tiers in which the buffer has memory.
-    present: u8,
+    present: TierSet,
     /// Tiers whose copy is current: not empty, a subset of `present`.
-    valid: u8,
-}
-
-/// The set of one tier only.
-fn bit(tier: Tier) -> Result<u8, ResidenceError> {
-    if tier < TIERS { Ok(1 << tier) } else { Err(ResidenceError::NoSuchTier) }
+    valid: TierSet,
 }
 
 impl Residence {
@@ -119,28 +130,28 @@ impl Residence {
     /// # Errors
     /// [`ResidenceError::NoSuchTier`].
     pub fn new(tier: Tier) -> Result<Self, ResidenceError> {
-        bit(tier).map(|set| Self { present: set, valid: set })
+        TierSet::of(tier).map(|set| Self { present: set, valid: set })
     }
 
     /// Whether the buffer has memory in a tier.
     pub fn present(&self, tier: Tier) -> bool {
-        bit(tier).is_ok_and(|set| self.present & set != 0)
+        TierSet::of(tier).is_ok_and(|set| self.present.contains(set))
     }
 
     /// Whether the copy in a tier is current.
     pub fn valid(&self, tier: Tier) -> bool {
-        bit(tier).is_ok_and(|set| self.valid & set != 0)
+        TierSet::of(tier).is_ok_and(|set| self.valid.contains(set))
     }
 
     /// The tier with the only current copy, while other tiers have stale ones.
     pub fn dirty(&self) -> Option<Tier> {
-        let alone = self.valid.is_power_of_two() && self.valid != self.present;
+        let alone = self.valid.bits().is_power_of_two() && self.valid != self.present;
         alone.then(|| self.best())
     }
 
     /// The lowest-numbered tier whose copy is current: the source for copies.
     pub fn best(&self) -> Tier {
-        self.valid.trailing_zeros() as Tier
+        self.valid.bits().trailing_zeros() as Tier
     }
 
     /// Applies a transition. O(1).
@@ -149,35 +160,43 @@ impl Residence {
     /// [`ResidenceError`]: why the transition is refused; nothing is changed then.
     pub fn apply(&mut self, change: Transition) -> Result<(), ResidenceError> {
         *self = match change {
-            Transition::Reserve(tier) => self.reserve(bit(tier)?),
-            Transition::Read(tier) => self.fresh(bit(tier)?),
-            Transition::Update(tier) => self.fresh(bit(tier)?).map(|_| Self { valid: 1 << tier, ..*self }),
-            Transition::Overwrite(tier) => self.held(bit(tier)?).map(|_| Self { valid: 1 << tier, ..*self }),
-            Transition::Copy { from, to } => self.copy(bit(from)?, bit(to)?),
-            Transition::Evict(tier) => self.evict(bit(tier)?),
+            Transition::Reserve(tier) => self.reserve(TierSet::of(tier)?),
+            Transition::Read(tier) => self.fresh(TierSet::of(tier)?),
+            Transition::Update(tier) => self.update(TierSet::of(tier)?),
+            Transition::Overwrite(tier) => self.overwrite(TierSet::of(tier)?),
+            Transition::Copy { from, to } => self.copy(TierSet::of(from)?, TierSet::of(to)?),
+            Transition::Evict(tier) => self.evict(TierSet::of(tier)?),
         }?;
         Ok(())
     }
 
     /// Returns `self` if the tier has memory.
-    fn held(self, set: u8) -> Result<Self, ResidenceError> {
-        if self.present & set == 0 { Err(ResidenceError::NotPresent) } else { Ok(self) }
+    fn held(self, tier: TierSet) -> Result<Self, ResidenceError> {
+        if self.present.contains(tier) { Ok(self) } else { Err(ResidenceError::NotPresent) }
     }
 
     /// Returns `self` if the tier's copy is current.
-    fn fresh(self, set: u8) -> Result<Self, ResidenceError> {
-        self.held(set)?;
-        if self.valid & set == 0 { Err(ResidenceError::CopyFirst { from: self.best() }) } else { Ok(self) }
+    fn fresh(self, tier: TierSet) -> Result<Self, ResidenceError> {
+        self.held(tier)?;
+        if self.valid.contains(tier) { Ok(self) } else { Err(ResidenceError::CopyFirst { from: self.best() }) }
     }
 
-    fn reserve(self, set: u8) -> Result<Self, ResidenceError> {
-        if self.present & set != 0 {
+    fn reserve(self, tier: TierSet) -> Result<Self, ResidenceError> {
+        if self.present.contains(tier) {
             return Err(ResidenceError::AlreadyPresent);
         }
-        Ok(Self { present: self.present | set, ..self })
+        Ok(Self { present: self.present | tier, ..self })
     }
 
-    fn copy(self, from: u8, to: u8) -> Result<Self, ResidenceError> {
+    fn update(self, tier: TierSet) -> Result<Self, ResidenceError> {
+        self.fresh(tier).map(|_| Self { valid: tier, ..self })
+    }
+
+    fn overwrite(self, tier: TierSet) -> Result<Self, ResidenceError> {
+        self.held(tier).map(|_| Self { valid: tier, ..self })
+    }
+
+    fn copy(self, from: TierSet, to: TierSet) -> Result<Self, ResidenceError> {
         if from == to {
             return Err(ResidenceError::SameTier);
         }
@@ -185,12 +204,12 @@ impl Residence {
         Ok(Self { present: self.present | to, valid: self.valid | to })
     }
 
-    fn evict(self, set: u8) -> Result<Self, ResidenceError> {
-        self.held(set)?;
-        if self.valid == set {
+    fn evict(self, tier: TierSet) -> Result<Self, ResidenceError> {
+        self.held(tier)?;
+        if self.valid == tier {
             return Err(ResidenceError::LastCopy);
         }
-        Ok(Self { present: self.present & !set, valid: self.valid & !set })
+        Ok(Self { present: self.present - tier, valid: self.valid - tier })
     }
 
     /// Checks the invariants. O(1).
@@ -198,7 +217,7 @@ impl Residence {
     /// # Errors
     /// The clause that is broken.
     pub fn check(&self) -> Result<(), Violation> {
-        ensure(self.valid != 0, "residence: valid is not empty", self.present)?;
-        ensure(self.valid & !self.present == 0, "residence: valid is a subset of present", self.valid)
+        ensure(!self.valid.is_empty(), "residence: valid is not empty", self.present.bits())?;
+        ensure(self.present.contains(self.valid), "residence: valid is a subset of present", self.valid.bits())
     }
 }
