@@ -8,6 +8,7 @@ use crate::command::root;
 use crate::rules::Rules;
 use crate::sources::Source;
 use crate::steps::metadata;
+use spdx::{Expression, LicenseReq, ParseMode};
 
 /// The check: the workspace and the fuzz targets, with all features.
 pub fn check(rules: &Rules, _files: &[Source]) -> Result<(), String> {
@@ -35,44 +36,8 @@ pub fn check(rules: &Rules, _files: &[Source]) -> Result<(), String> {
 /// Whether an SPDX expression is satisfied by licences that are `allowed`. `/` is the old way to write `OR`; an
 /// exception (`WITH`) only grants more, so the licence before it decides.
 fn satisfied(expression: &str, allowed: &dyn Fn(&str) -> bool) -> bool {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut rest = words.as_slice();
-    let value = any(&mut rest, allowed);
-    rest.is_empty() && value
-}
-
-fn any(words: &mut &[&str], allowed: &dyn Fn(&str) -> bool) -> bool {
-    let mut value = all(words, allowed);
-    while words.first() == Some(&"OR") {
-        *words = &words[1..];
-        value |= all(words, allowed);
-    }
-    value
-}
-
-fn all(words: &mut &[&str], allowed: &dyn Fn(&str) -> bool) -> bool {
-    let mut value = one(words, allowed);
-    while words.first() == Some(&"AND") {
-        *words = &words[1..];
-        value &= one(words, allowed);
-    }
-    value
-}
-
-fn one(words: &mut &[&str], allowed: &dyn Fn(&str) -> bool) -> bool {
-    let Some((first, rest)) = words.split_first() else { return false };
-    *words = rest;
-    if *first == "(" {
-        let value = any(words, allowed);
-        let closed = words.first() == Some(&")");
-        *words = words.get(1..).unwrap_or_default();
-        return closed && value;
-    }
-    if words.first() == Some(&"WITH") {
-        *words = words.get(2..).unwrap_or_default();
-    }
-    allowed(first)
+    let one = |licence: &LicenseReq| licence.license.id().is_some_and(|id| allowed(id.name));
+    Expression::parse_mode(expression, ParseMode::LAX).is_ok_and(|parsed| parsed.evaluate(one))
 }
 
 #[cfg(test)]
