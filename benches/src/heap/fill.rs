@@ -27,6 +27,9 @@ pub enum Mix {
     Aligned,
     /// Log-uniform 16 bytes to 64 KiB, 16 MiB; half of the blocks go at each failure.
     Churn,
+    /// Up to 10,000 bytes, 16 MiB; four calls of ten grow a block to at most 100,000 bytes. An empty heap follows each
+    /// failure. After the heap efficiency benchmark of talc, whose calls also shrink blocks.
+    Growth,
 }
 
 impl Mix {
@@ -38,6 +41,7 @@ impl Mix {
             Self::Wide => "log-uniform",
             Self::Aligned => "aligned",
             Self::Churn => "16 MiB churn",
+            Self::Growth => "growth",
         }
     }
 
@@ -46,7 +50,7 @@ impl Mix {
         match self {
             Self::Tiny | Self::Middle => 1 << 20,
             Self::Wide | Self::Aligned => 4 << 20,
-            Self::Churn => 16 << 20,
+            Self::Churn | Self::Growth => 16 << 20,
         }
     }
 
@@ -56,6 +60,7 @@ impl Mix {
             Self::Middle => (random.u32(16..=512), NATURAL),
             Self::Wide | Self::Churn => (log_uniform(random, 16, 64 << 10), NATURAL),
             Self::Aligned => (random.u32(16..=2048), 1 << random.u32(6..=12)),
+            Self::Growth => (random.u32(1..=10_000), NATURAL),
         }
     }
 }
@@ -65,12 +70,12 @@ fn layout((size, align): Request) -> Layout {
 }
 
 /// Live payload over memory at the moments at which a request was refused, averaged. After each, one random block is
-/// freed (of [`Mix::Churn`] half of all) and the next request follows. `None`: it does not fit.
+/// freed (of [`Mix::Churn`] half of all, of [`Mix::Growth`] all) and the next request follows. `None`: it does not fit.
 #[derive(Debug)]
 pub struct Share<'a> {
     /// Sizes.
     pub mix: Mix,
-    /// Refusals; the first quarter of them is not averaged. Of [`Mix::Churn`] a thousandth, and all of them are.
+    /// Refusals; the first quarter of them is not averaged. Of the last two mixes a thousandth, and all of them are.
     pub refusals: usize,
     /// Of the sizes.
     pub seed: u64,
@@ -83,6 +88,9 @@ impl Task for Share<'_> {
 
     fn run<S: Subject>(self) -> Option<f64> {
         let bytes = self.mix.memory();
+        if self.mix == Mix::Growth {
+            return self.after_growth::<S>();
+        }
         let mut heap: S = self.memory.heap(bytes)?;
         let mut random = Rng::with_seed(self.seed);
         let mut live: Vec<(S::Block, Layout)> = Vec::new();
@@ -111,6 +119,47 @@ impl Task for Share<'_> {
             }
         }
         Some(sum as f64 / (refusals - unused) as f64 / bytes as f64)
+    }
+}
+
+/// The largest size that [`Mix::Growth`] asks a block to grow to.
+const GROWN: usize = 100_000;
+
+impl Share<'_> {
+    /// The average over heaps that each serve [`Mix::Growth`] until the first failure.
+    fn after_growth<S: Subject>(self) -> Option<f64> {
+        let (bytes, heaps) = (self.mix.memory(), (self.refusals / 1000).max(2));
+        let mut random = Rng::with_seed(self.seed);
+        let mut payload = 0;
+        for _ in 0..heaps {
+            let mut heap: S = self.memory.heap(bytes)?;
+            let live = grow_until_refused(&mut heap, &mut random);
+            payload += live.iter().map(|(_, layout)| layout.size()).sum::<usize>();
+        }
+        Some(payload as f64 / (heaps * bytes) as f64)
+    }
+}
+
+/// Of ten calls five allocate, one frees and four grow a random block. Returns the blocks that live at the first failure.
+fn grow_until_refused<S: Subject>(heap: &mut S, random: &mut Rng) -> Vec<(S::Block, Layout)> {
+    let mut live: Vec<(S::Block, Layout)> = Vec::new();
+    loop {
+        let (call, pick) = (random.u32(0..10), random.usize(0..live.len().max(1)));
+        if call < 5 || live.is_empty() {
+            let layout = layout(Mix::Growth.request(random));
+            let Some(block) = heap.allocate(layout) else { return live };
+            live.push((block, layout));
+        } else if call == 5 {
+            let (block, layout) = live.swap_remove(pick);
+            // SAFETY: live until here, of this layout.
+            unsafe { heap.free(block, layout) };
+        } else {
+            let (block, old) = live[pick];
+            let new = layout((random.usize(1..GROWN).max(old.size()) as u32, NATURAL));
+            // SAFETY: live, of this layout; the new size is at least the old one.
+            let Some(grown) = (unsafe { heap.grow(block, old, new.size()) }) else { return live };
+            live[pick] = (grown, new);
+        }
     }
 }
 

@@ -22,12 +22,15 @@ const TURNS: (u64, u64) = (20_000, 200);
 const BATCH: u64 = 64;
 
 /// Operations through C, with what is printed for them.
-pub const INTERFACE: [(&str, &str); 5] = [
+pub const INTERFACE: [(&str, &str); 8] = [
     ("pair", "malloc 32 + free"),
     ("batch", "the same, a batch of 64, a block"),
     ("calloc", "calloc 64 + free"),
     ("memalign", "memalign(64, 64) + free"),
     ("realloc", "malloc 16, realloc 32, 64, 128, 256, free"),
+    ("large", "malloc 33 KiB + free"),
+    ("huge", "malloc 1.2 MB + free"),
+    ("vector", "malloc 16, realloc by half up to 64 KiB, free"),
 ];
 
 /// Operations in Rust, with what is printed for them.

@@ -12,6 +12,12 @@ const BATCH: usize = 64;
 /// What `realloc` makes of a block, from 16 bytes on.
 const CHAIN: [usize; 4] = [32, 64, 128, 256];
 
+/// Bytes of a block that needs pages of its own, and of one that glibc maps at first.
+const LARGE: [usize; 2] = [33 << 10, 1_200_000];
+
+/// Bytes of a vector at first and at last; it grows by half.
+const VECTOR: [usize; 2] = [16, 64 << 10];
+
 /// Instructions of an operation, `times`, after as many that are not counted: the difference to half as many.
 pub fn steps(operation: &str, times: usize) -> Option<u64> {
     run(operation, times)?;
@@ -30,6 +36,13 @@ pub fn run(operation: &str, times: usize) -> Option<u64> {
         "calloc" => || free(calloc(64)),
         "memalign" => || free(memalign(64, 64)),
         "realloc" => || free(CHAIN.iter().fold(malloc(16), |block, &size| realloc(block, size))),
+        "large" => || free(malloc(LARGE[0])),
+        "huge" => || free(malloc(LARGE[1])),
+        "vector" => || {
+            let sizes = std::iter::successors(Some(VECTOR[0]), |size| Some(size * 3 / 2 + 1));
+            let grown = sizes.take_while(|&size| size <= VECTOR[1]).skip(1);
+            free(grown.fold(malloc(VECTOR[0]), realloc));
+        },
         "batch" => || {
             let mut blocks = [std::ptr::null_mut(); BATCH];
             blocks.iter_mut().for_each(|block| *block = malloc(32));
@@ -82,7 +95,7 @@ mod tests {
 
     #[test]
     fn every_operation_runs() {
-        for operation in ["pair", "calloc", "memalign", "realloc", "batch"] {
+        for operation in ["pair", "calloc", "memalign", "realloc", "large", "huge", "vector", "batch"] {
             assert_eq!(run(operation, 100), Some(100), "{operation}");
         }
         assert_eq!(run("x", 1), None);

@@ -50,9 +50,11 @@ fn blocks_are_aligned_and_apart() {
 #[test]
 fn fill_and_growth_are_shares_of_every_heap() {
     use crate::heap::fill::{InPlace, Mix, Share};
-    let mut memory = Memory::new(8 << 20);
+    let mut memory = Memory::new(16 << 20);
     let mut measured = 0;
     for &name in Name::value_variants() {
+        let grown = name.with(Share { mix: Mix::Growth, refusals: 8, seed: 1, memory: &mut memory });
+        assert!(grown.is_none_or(|filled| (0.4..=1.0).contains(&filled)), "{name:?}: {grown:?}");
         let filled = name.with(Share { mix: Mix::Middle, refusals: 8, seed: 1, memory: &mut memory });
         let grown = name.with(InPlace { rounds: 1, seed: 1, memory: &mut memory });
         assert!(filled.is_none_or(|filled| (0.5..=1.0).contains(&filled)), "{name:?}: {filled:?}");
