@@ -61,9 +61,9 @@ impl Transport {
         }
     }
 
-    /// Derives the transport from the disk's name and from the folders of its path under `/sys`. The name is matched
-    /// first, then the folders, USB before SATA: a SATA disk in a USB case counts as USB. `card`: the disk is an SD
-    /// card, not eMMC.
+    /// Derives the transport from the disk's name and from the folders of its path under `/sys`. Names that determine
+    /// the transport are matched first, then the folders, USB before SATA: a SATA disk in a USB case counts as USB.
+    /// `card`: the disk is an SD card, not eMMC.
     pub(super) fn new(name: &str, folders: &[&str], card: bool) -> Self {
         let named = [("nvme", Self::Nvme), ("loop", Self::Loop), ("zram", Self::Memory), ("xvd", Self::Virtual)];
         let starts = |text: &str, what: &str| text.starts_with(what);
