@@ -9,9 +9,10 @@ use super::kind::TierKind;
 use super::transport::{Drive, Transport};
 use serde::Serialize;
 
-/// Below this ratio of random to sequential 4K reads a second, both at queue depth 1, a disk rotates. A random read
-/// waits half a rotation, 4 ms at 7200 rotations a minute (250 reads a second); a sequential one finds its block in the
-/// disk's cache, 0.1 ms (10000 a second). The ratio is 0.025, or 0.05 within a small file; flash has 0.3 to 1.1.
+/// Below this ratio of random to sequential 4K reads a second, both at queue depth 1, a disk rotates. On a rotating
+/// disk a random read waits half a rotation, 4 ms at 7200 rotations a minute (250 reads a second); a sequential one
+/// finds its block in the disk's cache, 0.1 ms (10000 a second). Its ratio is 0.025, or 0.05 within a small file; flash
+/// has 0.3 to 1.1.
 const TURNS: f64 = 0.1;
 
 /// From this ratio of random to sequential reads on, a disk is certainly flash. Between `TURNS` and this ratio, the

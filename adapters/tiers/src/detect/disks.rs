@@ -20,8 +20,8 @@ pub struct DetectedDisk {
     /// Name in `/dev` of the disk or of the uppermost device of a stack; without a block device, the source of the
     /// mount.
     pub device: String,
-    /// Mount point of the file system. Of several: a writable mount before others, then one of its root, then the
-    /// shortest.
+    /// Mount point of the file system. Of several mounts: a writable one before others, then one of the file system's
+    /// root, then the one with the shortest path.
     #[serde(serialize_with = "lossy")]
     pub mount: PathBuf,
     /// Type of the file system.

@@ -91,8 +91,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 
 /// Finds the mount that a path lies in: the one with the deepest mount point.
 ///
-/// The path must be free of links and dots. If several mounts have the same mount point, returns the last one, which
-/// hides the others.
+/// The path must have no symbolic links and no `..`. If several mounts have the same mount point, returns the last one,
+/// which hides the others.
 pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
 }

@@ -172,7 +172,7 @@ impl Ledger {
         };
     }
 
-    /// Counts a copy as leaving a tier; if `leaves` is false, no longer.
+    /// Counts a copy as leaving a tier, or stops counting it if `leaves` is false.
     pub(super) fn set_leaving(&mut self, tier: Tier, tenant: u16, bytes: u64, leaves: bool) {
         let held = self.footprint(tier, bytes);
         let whole = &mut self.tiers[usize::from(tier)].leaving;
@@ -182,14 +182,14 @@ impl Ledger {
         }
     }
 
-    /// Bytes that a tenant's copies may take in a tier in addition, before the tenant's cap there is reached.
+    /// How many more bytes a tenant's copies may take in a tier before they reach the tenant's cap there.
     pub(super) fn cap_room(&self, tier: Tier, tenant: u16) -> u64 {
         let tenant = &self.tenants[usize::from(tenant)];
         tenant.quota.tier_caps[usize::from(tier)].saturating_sub(tenant.held[usize::from(tier)])
     }
 
     /// Whether a tier could take a copy of a buffer once it has room: it is not suspended, and its capacity and the
-    /// tenant's cap allow the copy. A stale copy of the buffer there, whose room the copy reuses, satisfies the limits.
+    /// tenant's cap allow the copy. Both always allow it where the buffer has a stale copy, whose room is reused.
     pub(super) fn accepts(&self, tier: Tier, buffer: &BufferRecord) -> bool {
         let state = &self.tiers[usize::from(tier)];
         let may = state.capacity.min(self.cap_room(tier, buffer.tenant)) >= state.footprint(buffer.bytes);

@@ -10,7 +10,7 @@ use super::types::Action;
 use super::{EventContext, Ledger, Tier};
 use terrace_core::pressure::{Level, Pressure};
 
-/// Maintenance empties a tier to this many permille of its capacity, where its pressure level is at most elevated.
+/// Maintenance empties a tier to this many permille of its capacity, at which its pressure level is at most elevated.
 const LOW: u64 = 600;
 
 impl Ledger {

@@ -200,7 +200,7 @@ impl Ledger {
                 self.begin_drop(index, tier, context);
                 MoveProgress::Scheduled
             }
-            // No copy above can be dropped: if one is left, it is the copy that survives a power cut.
+            // No copy in a better tier can be dropped: if one is left, it is the copy that survives a power cut.
             None => MoveProgress::Finished(above.next().is_none()),
         }
     }
