@@ -5,8 +5,9 @@
 //! request.) Users' promotions go on while the first request waits for frees of other users, as these may need them
 //! before they can free; it waits as long as those users keep the room.
 //!
-//! Placement: the tier of the hint, then memory tiers from the best on, then file tiers; the first that has room or can
-//! make room. A request larger than every memory tier is placed in a file tier, where it is used in parts.
+//! Placement: the tier of the hint, then the tiers in memory and on devices from the best on, then file tiers; the
+//! first that has room or can make room. A request larger than every tier in memory and on devices is placed in a file
+//! tier, where it is used in parts.
 //!
 //! Requests that do not wait for other users stay in the queue while room is made for them or for an earlier one, and
 //! are refused as soon as an earlier one waits for other users.

@@ -1,7 +1,7 @@
 //! Handles of buffers, which users hold.
 //!
-//! Promises upward: a buffer without a name is freed when its last handle is dropped; when the last handle of all is
-//! dropped, operations in progress have ended.
+//! Promises upward: a buffer without a name is freed when its last handle is dropped; dropping the last handle of a
+//! manager and its buffers waits for operations in progress, for ten seconds at most.
 
 use super::ManagerShared;
 use super::buffer_state::BufferState;
