@@ -17,7 +17,7 @@ pub mod policy;
 
 #[cfg(target_os = "linux")]
 pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset};
-// What calls of a manager take and give: a tier, how full it is, and what concerns files.
+// Types that stand in the manager's signatures: tiers, pressure levels, and what concerns files.
 pub use terrace_core::{pressure::Level, residence::Tier};
 #[cfg(target_os = "linux")]
 pub use terrace_file::{

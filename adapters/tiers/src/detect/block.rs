@@ -7,30 +7,32 @@
 use super::transport::{Drive, Transport};
 use std::path::{Path, PathBuf};
 
-/// Stacked devices are followed this deep: partition, encryption, volume, RAID, cache, and as many again.
+/// Number of levels of stacked block devices that a search follows: twice the five levels of partition, encryption,
+/// volume, RAID and cache.
 const DEPTH: u32 = 10;
 
 /// The block device below a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
-    /// The name in `/dev` of the whole disk, or of the uppermost device of a stack.
+    /// Name in `/dev` of the whole disk, or of the uppermost device of a stack such as RAID.
     pub name: String,
-    /// The physical disks, each once.
+    /// The physical disks at the bottom of the stack, each once.
     pub drives: Vec<Drive>,
 }
 
-/// Finds a block device by the device number of a mount.
+/// Finds the block device that has the device number (major, minor) of a mount.
 pub fn by_number(root: &Path, (major, minor): (u32, u32)) -> Option<BlockDevice> {
     open(root, &root.join(format!("sys/dev/block/{major}:{minor}")))
 }
 
 /// Finds the block device of a file system by the path it was mounted from.
 ///
-/// File systems over several disks have a device number of their own.
+/// File systems over several disks need this: their device number names no block device.
 pub fn by_mount_source(root: &Path, source: &str) -> Option<BlockDevice> {
     let path = source.strip_prefix("/dev/")?;
     let class = root.join("sys/class/block");
-    // The device's own `dm/name` file has its name in /dev/mapper; only udev knows links such as /dev/disk/by-uuid.
+    // The `dm/name` file of a device holds its name under /dev/mapper. Links such as /dev/disk/by-uuid are not found:
+    // only udev knows them.
     match path.strip_prefix("mapper/") {
         Some(mapped) => std::fs::read_dir(&class)
             .ok()?
@@ -49,7 +51,7 @@ fn open(root: &Path, link: &Path) -> Option<BlockDevice> {
     Some(BlockDevice { name: name(&folder), drives })
 }
 
-/// The folder of the whole disk that a partition belongs to.
+/// The sysfs folder of the whole disk, if the folder is a partition's; otherwise the folder itself.
 fn whole(folder: PathBuf) -> PathBuf {
     match folder.parent() {
         Some(disk) if folder.join("partition").exists() => disk.to_owned(),
@@ -58,11 +60,11 @@ fn whole(folder: PathBuf) -> PathBuf {
 }
 
 fn name(folder: &Path) -> String {
-    // sysfs writes a slash in a name as an exclamation mark.
+    // sysfs writes a slash in a device name as an exclamation mark.
     folder.file_name().unwrap_or_default().to_string_lossy().replace('!', "/")
 }
 
-/// Collects the disks at the bottom of a stack, each once.
+/// Collects the disks at the bottom of a stack of devices, each once; descends at most `depth` levels.
 fn collect(root: &Path, folder: &Path, depth: u32, drives: &mut Vec<Drive>) {
     let slaves = std::fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten();
     let mut below: Vec<PathBuf> = slaves.filter_map(|entry| std::fs::canonicalize(entry.path()).ok()).collect();

@@ -9,32 +9,32 @@ use serde::Serialize;
 /// A GPU, as described by the caller that opened it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gpu {
-    /// `cuda:0`.
+    /// Name of the device, such as `cuda:0`.
     pub device: String,
     /// Its model name.
     pub name: String,
-    /// Total memory.
+    /// Total bytes of memory.
     pub total_bytes: u64,
-    /// Memory that is free now.
+    /// Bytes of memory that are free now.
     pub free_bytes: Option<u64>,
-    /// Whether it uses the machine's memory as its own.
+    /// Whether the GPU uses the machine's memory instead of memory of its own.
     pub shares_memory: bool,
 }
 
-/// The bytes that tiers may have of one memory.
+/// How many bytes of one physical memory tiers may have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Budget {
-    /// `cpu` and the GPUs that share its memory, or one GPU.
+    /// The devices that use this memory: `cpu` and the GPUs that share its memory, or one GPU.
     pub of: Vec<String>,
-    /// Whether several devices share it.
+    /// Whether several devices share this memory.
     pub joint: bool,
-    /// `None` where the system does not report it.
+    /// Bytes that tiers may have; `None` where the system does not report how much memory is available.
     pub bytes: Option<u64>,
-    /// What it was computed from, for people.
+    /// What the budget was computed from, in words for users.
     pub reasons: Vec<String>,
 }
 
-/// Computes a budget for each memory, the machine's first.
+/// Computes a budget for each physical memory, the machine's first.
 pub fn budgets(cpu: &CpuMemory, gpus: &[Gpu]) -> Vec<Budget> {
     let (shared, own): (Vec<&Gpu>, Vec<&Gpu>) = gpus.iter().partition(|gpu| gpu.shares_memory);
     let mut budgets = vec![machine(cpu, &shared)];
@@ -47,9 +47,9 @@ pub fn budgets(cpu: &CpuMemory, gpus: &[Gpu]) -> Vec<Budget> {
     budgets
 }
 
-/// The budget of the machine's memory: what is available, and at most what is left under the tightest control group. A
-/// driver's count of free memory on a device that shares it is ignored: it counts cached files as used, and knows no
-/// control groups.
+/// Computes the budget of the machine's memory: the bytes available, or the bytes left under the tightest control group
+/// limit if those are fewer. What a driver reports as free on a GPU that shares this memory is ignored: the driver
+/// counts cached files as used and knows no control groups.
 fn machine(cpu: &CpuMemory, shared: &[&Gpu]) -> Budget {
     let mut reasons = Vec::new();
     let mut bytes = cpu.available_bytes;

@@ -9,19 +9,22 @@ use super::kind::TierKind;
 use super::transport::{Drive, Transport};
 use serde::Serialize;
 
-/// Ratio of random to sequential 4K reads a second at queue depth 1, below which a disk rotates: a seek costs it half a
-/// rotation, 4 ms at 7200 rotations a minute (250 reads a second), while its cache holds the next block, 0.1 ms (10000
-/// a second): 0.025, and 0.05 within a small file. Flash has 0.3 to 1.1.
+/// Below this ratio of random to sequential 4K reads a second, both at queue depth 1, a disk rotates. On a rotating
+/// disk a random read waits half a rotation, 4 ms at 7200 rotations a minute (250 reads a second); a sequential one
+/// finds its block in the disk's cache, 0.1 ms (10000 a second). Its ratio is 0.025, or 0.05 within a small file; flash
+/// has 0.3 to 1.1.
 const TURNS: f64 = 0.1;
 
-/// Ratio from which the disk is certainly flash; between the two, the gain from queue depth decides.
+/// From this ratio of random to sequential reads on, a disk is certainly flash. Between `TURNS` and this ratio, the
+/// gain from queue depth decides.
 const FLASH: f64 = 0.3;
 
-/// Ratio of random 4K reads a second at queue depth 16 to those at depth 1, from which the disk is flash. A disk that
-/// sorts its seeks gains up to a factor of 2; flash has channels: 4 to 16.
+/// From this ratio of random 4K reads a second at queue depth 16 to those at depth 1 on, a disk is flash. A rotating
+/// disk sorts its seeks and gains at most a factor of 2; flash has parallel channels and gains 4 to 16.
 const CHANNELS: f64 = 3.0;
 
-/// Latency below which a cache answered, in nanoseconds: the fastest disks take 8 us with the system's part.
+/// A read with a latency below this, in nanoseconds, was answered by a cache: the fastest disks take 8 us, system call
+/// included.
 const CACHE_NS: u64 = 5_000;
 
 /// What a file system stores its bytes on.
@@ -37,35 +40,35 @@ pub enum BackingStore {
     Unknown,
 }
 
-/// Measured behaviour of reads.
+/// How fast a disk answers reads, as measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadProfile {
-    /// Random over sequential 4K reads a second, at queue depth 1.
+    /// Random 4K reads a second divided by sequential 4K reads a second, both at queue depth 1.
     pub random_over_sequential: f64,
-    /// Random 4K reads a second, at queue depth 16 over depth 1.
+    /// Random 4K reads a second at queue depth 16 divided by those at queue depth 1.
     pub depth_scaling: f64,
-    /// Median latency of random 4K reads.
+    /// Median latency of random 4K reads, in nanoseconds.
     pub latency_ns: u64,
 }
 
-/// The facts about a directory's disk that decide its class.
+/// The facts about a directory's disk from which its class is decided.
 #[derive(Clone, Debug)]
 pub struct DiskFacts {
     /// The kind that the user declares.
     pub declared: Option<TierKind>,
     /// Type of the file system.
     pub file_system: String,
-    /// What it stores its bytes on.
+    /// What the file system stores its bytes on.
     pub backing: BackingStore,
-    /// Whether it is mounted read-only.
+    /// Whether the file system is mounted read-only.
     pub read_only: bool,
-    /// The physical disks; several below a stack (RAID, logical volumes).
+    /// The physical disks below the file system: several under RAID or logical volumes.
     pub drives: Vec<Drive>,
-    /// Its reads, where they were measured.
+    /// How fast the disk answers reads; `None` if not measured.
     pub profile: Option<ReadProfile>,
 }
 
-/// What decided a class.
+/// What decided the class of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DecidedBy {
@@ -76,7 +79,7 @@ pub enum DecidedBy {
     Transport,
     /// A measurement.
     Measurement,
-    /// `rotational`, or nothing at all: measure to be sure.
+    /// Only the disk's unreliable `rotational` flag, or nothing: measure the disk to be sure.
     Guess,
     /// The disk cannot be a tier.
     Refusal,
@@ -99,7 +102,7 @@ impl DecidedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unsuitable {
-    /// It lies in the machine's memory, which is a tier already.
+    /// Its bytes lie in the machine's memory, which is a tier already.
     Memory,
     /// It lies on another machine.
     Network,
@@ -110,14 +113,14 @@ pub enum Unsuitable {
 /// The class of a disk: its tier and what decided it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiskClass {
-    /// The tier; `None` exactly where `refused` says why.
+    /// The tier that the disk can be; `None` if and only if `refused` is set.
     pub tier: Option<TierKind>,
-    /// Why it cannot be a tier.
+    /// Why the disk cannot be a tier.
     pub refused: Option<Unsuitable>,
     /// What decided it.
     #[serde(rename = "decided_by")]
     pub by: DecidedBy,
-    /// The reasons, for people; never empty.
+    /// The reasons for the class, in words for users; never empty.
     pub reasons: Vec<String>,
 }
 
@@ -164,7 +167,7 @@ pub fn classify(facts: &DiskFacts) -> DiskClass {
     DiskClass::tier(tier, DecidedBy::Guess, reasons)
 }
 
-/// Reasons for a declared kind, with what detection would have said otherwise.
+/// Returns the reasons for a kind that the user declared; if detection would have decided otherwise, they say so.
 fn by_word(word: TierKind, facts: &DiskFacts) -> Vec<String> {
     let otherwise = classify(&DiskFacts { declared: None, ..facts.clone() });
     let mut reasons = vec![format!("you said {word}")];
@@ -194,7 +197,8 @@ fn refuse(facts: &DiskFacts) -> Option<DiskClass> {
     }
 }
 
-/// The class by transports alone: the slowest of the disks, if every transport determines its kind.
+/// Classifies by transport alone: the slowest kind among the disks. `None` unless the transport of every disk
+/// determines its kind.
 fn by_transport(drives: &[Drive]) -> Option<(TierKind, Vec<String>)> {
     let kinds: Option<Vec<TierKind>> = drives.iter().map(|drive| drive.transport.tier_kind()).collect();
     let tier = kinds?.into_iter().max()?;
@@ -208,7 +212,7 @@ fn undecided(drive: &Drive) -> String {
     format!("{} is {}, which may be flash or may turn", drive.name, drive.transport.description())
 }
 
-/// The class by measurement; `None` where a cache answered.
+/// Classifies by measurement and returns the reason; the kind is `None` if a cache answered the reads.
 fn measured(profile: ReadProfile) -> (Option<TierKind>, String) {
     let ReadProfile { random_over_sequential: ratio, depth_scaling: depth, latency_ns } = profile;
     if latency_ns < CACHE_NS {
@@ -226,15 +230,15 @@ fn measured(profile: ReadProfile) -> (Option<TierKind>, String) {
     }
 }
 
-/// Says so where `rotational` contradicts a decision.
+/// Returns a reason that says so if the disk's `rotational` flag contradicts the decided tier.
 fn contradiction(drive: &Drive, tier: TierKind) -> Option<String> {
     let turns = tier == TierKind::Hdd;
     let says = u8::from(drive.rotational.filter(|&says| says != turns)?);
     Some(format!("{} says rotational={says}, which is not so", drive.name))
 }
 
-/// The guess where nothing was measured. Where nothing is known it is the slower kind: too slow a guess costs speed,
-/// too fast a guess makes users wait.
+/// Guesses the kind where neither transport nor measurement decided it. In doubt it is the slower kind: a guess that is
+/// too slow wastes speed, one that is too fast makes users wait.
 fn guess(drives: &[Drive]) -> (TierKind, String) {
     let turns = |drive: &Drive| drive.rotational.unwrap_or(true) && drive.transport != Transport::Virtual;
     match drives.iter().find(|drive| turns(drive)) {

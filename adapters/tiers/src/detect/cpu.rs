@@ -16,7 +16,7 @@ pub struct CpuMemory {
     pub total_bytes: Option<u64>,
     /// Bytes available without swapping, reclaimable page cache included (`MemAvailable`).
     pub available_bytes: Option<u64>,
-    /// Control groups.
+    /// Limits and pressure of this process's control groups.
     pub groups: ControlGroups,
     /// Memory pressure of the whole machine.
     pub memory_pressure: Option<PressureStall>,
@@ -25,7 +25,7 @@ pub struct CpuMemory {
 }
 
 impl CpuMemory {
-    /// Reads it.
+    /// Reads the facts from `/proc` and from control groups, under `root`.
     pub fn read(root: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
         let text = read("proc/meminfo").unwrap_or_default();

@@ -17,9 +17,11 @@ use std::path::{Path, PathBuf};
 /// A file system and the disks below it.
 #[derive(Clone, Debug, Serialize)]
 pub struct DetectedDisk {
-    /// The name in `/dev` of the disk or of the uppermost device of a stack; else the source of the mount.
+    /// Name in `/dev` of the disk or of the uppermost device of a stack; without a block device, the source of the
+    /// mount.
     pub device: String,
-    /// Its mount point; of several the shortest, writable ones first.
+    /// Mount point of the file system. Of several mounts: a writable one before others, then one of the file system's
+    /// root, then the one with the shortest path.
     #[serde(serialize_with = "lossy")]
     pub mount: PathBuf,
     /// Type of the file system.
@@ -30,21 +32,21 @@ pub struct DetectedDisk {
     pub free_bytes: Option<u64>,
     /// The physical disks below it.
     pub drives: Vec<Drive>,
-    /// Which tier it is, and why.
+    /// Which tier the disk can be, and why.
     #[serde(flatten)]
     pub class: DiskClass,
     /// The measured figures.
     pub measured: Option<DiskFigures>,
-    /// Why it was not measured.
+    /// Why the disk was not measured, if that was tried.
     pub not_measured: Option<String>,
     #[serde(skip)]
     facts: DiskFacts,
-    /// Equal for two mounts of one file system.
+    /// Identifies the file system: all its mounts have the same key.
     #[serde(skip)]
     key: String,
 }
 
-/// JSON holds text only: other bytes of a path are replaced.
+/// Serialises a path; bytes that are not UTF-8 are replaced, as JSON holds text only.
 fn lossy<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
@@ -85,7 +87,7 @@ impl DetectedDisk {
             None => (mount.source.clone(), Vec::new()),
         };
         let key = match mount.device.0 {
-            // Subvolumes of btrfs, and mounts of one network file system, have device numbers of their own and share
+            // Subvolumes of one btrfs, and mounts of one network file system, differ in their device numbers but share
             // their source.
             0 if mount.file_system == "btrfs" => format!("{} {}", mount.file_system, mount.source),
             0 if mount.backing() == BackingStore::Network => format!("{} {}", mount.file_system, mount.source),
@@ -115,8 +117,8 @@ impl DetectedDisk {
     }
 }
 
-/// What a mount stores its bytes on, and the disks there. An overlay stores them where its upper folder does, if the
-/// mount of that folder is visible.
+/// Finds what a mount stores its bytes on, and the block device there. An overlay stores its bytes where its upper
+/// folder lies, if the mount of that folder is visible.
 fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<super::block::BlockDevice>) {
     let upper =
         mount.upper_dir().and_then(|upper| mount_of(mounts, &upper)).filter(|under| under.device != mount.device);
@@ -130,7 +132,7 @@ fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<
     (backing, block)
 }
 
-/// Total bytes, and bytes free for this user.
+/// Total bytes of a file system, and bytes free for this user. `None` on a network, as another machine may not answer.
 fn space(root: &Path, mount: &Mount) -> Option<(u64, u64)> {
     if mount.backing() == BackingStore::Network {
         return None;
@@ -150,7 +152,7 @@ fn statvfs(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// A path of the detected system, under the root.
+/// Maps an absolute path of the detected system to the path under `root`.
 fn inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -159,11 +161,11 @@ fn mounts(root: &Path) -> Vec<Mount> {
     std::fs::read(root.join("proc/self/mountinfo")).map(|text| parse(&text)).unwrap_or_default()
 }
 
-/// Every file system that is listed by default, sorted by mount point.
+/// Lists every file system that is listed by default, sorted by mount point.
 pub(super) fn all(root: &Path) -> Vec<DetectedDisk> {
     let mounts = mounts(root);
     let listed = |mount: &&Mount| {
-        // Skips mounts hidden by another on the same point, and files that are mount points, such as a container's
+        // Skips mounts that a later mount on the same point hides, and mounts on files such as a container's
         // /etc/hosts.
         mount.is_listed()
             && mount_of(&mounts, &mount.point) == Some(*mount)
@@ -181,7 +183,7 @@ pub(super) fn all(root: &Path) -> Vec<DetectedDisk> {
     disks
 }
 
-/// The file system that a directory lies in, and the directory without links.
+/// Finds the file system that a directory lies in; returns its entry and the directory without links.
 pub(super) fn of(root: &Path, directory: &Path) -> Result<(DetectedDisk, PathBuf), DetectError> {
     let fail = |why: std::io::Error| DetectError { directory: directory.into(), why: why.to_string() };
     let absolute = std::path::absolute(directory).map_err(fail)?;

@@ -12,19 +12,19 @@ use super::pressure::PressureStall;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Limits from here on mean unlimited: version 1 writes 2^63 less a page.
+/// A limit of at least this many bytes means unlimited: version 1 of control groups then reports 2^63 less a page.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// A memory limit of one control group, and what is left under it.
+/// A memory limit of one control group, with the bytes used and left under it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupLimit {
-    /// The group's folder.
+    /// Path of the control group's folder.
     pub group: String,
-    /// Most bytes that its processes may have together.
+    /// Most bytes that all processes of the group may have together.
     pub limit_bytes: u64,
-    /// Bytes they have, without inactive page cache, which the kernel reclaims first.
+    /// Bytes that the group's processes have, without inactive page cache, which the kernel reclaims first.
     pub used_bytes: u64,
-    /// The limit less the bytes used.
+    /// `limit_bytes` less `used_bytes`.
     pub room_bytes: u64,
 }
 
@@ -33,9 +33,9 @@ pub struct GroupLimit {
 pub struct ControlGroups {
     /// Memory limits, nearest group first.
     pub limits: Vec<GroupLimit>,
-    /// Memory pressure of the group, where the kernel reports it.
+    /// Memory pressure of this process's own control group; `None` where the kernel does not report it.
     pub memory_pressure: Option<PressureStall>,
-    /// I/O pressure of the group.
+    /// I/O pressure of this process's own control group; `None` where the kernel does not report it.
     pub io_pressure: Option<PressureStall>,
 }
 
@@ -46,7 +46,7 @@ impl ControlGroups {
         let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let mut found = Self::default();
         for line in groups.lines() {
-            // `0::/path` in version 2, `5:memory:/path` in version 1.
+            // The line is `0::/path` for control groups of version 2, `5:memory:/path` for version 1.
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
             if controllers.is_empty() {
@@ -58,12 +58,12 @@ impl ControlGroups {
         found
     }
 
-    /// The limit with the fewest bytes.
+    /// The lowest of the limits in bytes.
     pub fn lowest_limit(&self) -> Option<&GroupLimit> {
         self.limits.iter().min_by_key(|limit| limit.limit_bytes)
     }
 
-    /// The limit with the fewest bytes left under it.
+    /// The limit under which the fewest bytes are left.
     pub fn least_room(&self) -> Option<&GroupLimit> {
         self.limits.iter().min_by_key(|limit| limit.room_bytes)
     }
@@ -72,7 +72,7 @@ impl ControlGroups {
         let Some(mount) = mounts.iter().rfind(|mount| mount.file_system == "cgroup2") else { return };
         let levels = levels(root, mount, path);
         for folder in &levels {
-            // The kernel throttles processes above `high`: it counts as a limit.
+            // The kernel throttles processes that use more than `memory.high`, so this counts as a limit too.
             let limit = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
             let used = number(folder, "memory.current").unwrap_or(0);
             self.add(root, folder, limit, used, stat(folder, "inactive_file"));
@@ -90,7 +90,8 @@ impl ControlGroups {
             |mount: &&Mount| mount.file_system == "cgroup" && mount.options.split(',').any(|option| option == "memory");
         let Some(mount) = mounts.iter().rfind(holds) else { return };
         for folder in levels(root, mount, path) {
-            // Parent groups may be hidden; `memory.stat` has the lowest of their limits.
+            // A container may not see the parent groups; `hierarchical_memory_limit` is the lowest limit of the group
+            // and its parents.
             let own = number(&folder, "memory.limit_in_bytes");
             let limit = [own, stat(&folder, "hierarchical_memory_limit")].into_iter().flatten().min();
             let used = number(&folder, "memory.usage_in_bytes").unwrap_or(0);
@@ -107,22 +108,23 @@ impl ControlGroups {
     }
 }
 
-/// The folders from a group up to its mount point.
+/// The folders of a control group and of its parents, up to the mount point.
 fn levels(root: &Path, mount: &Mount, path: &str) -> Vec<PathBuf> {
     let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
-    // A path that is not below the root of the mount, or leads out of it: only the mount itself can be read.
+    // If the group's path is not below the mount's root, or contains `..`, only the folder at the mount point can be
+    // read.
     let inside = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
     let plain = inside.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     let own = if plain { top.join(inside) } else { top.clone() };
     own.ancestors().take_while(|folder| folder.starts_with(&top)).map(Path::to_owned).collect()
 }
 
-/// Parses a file of one number; `max` is `None`.
+/// Reads a file that holds one number; `None` if it holds `max`, which means unlimited, or cannot be read.
 fn number(folder: &Path, file: &str) -> Option<u64> {
     std::fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
 }
 
-/// Reads one counter of `memory.stat`.
+/// Reads the counter of this name from the group's `memory.stat`.
 fn stat(folder: &Path, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(folder.join("memory.stat")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())

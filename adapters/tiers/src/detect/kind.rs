@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// The kind of a tier, ordered: a faster kind is less.
+/// The kind of a tier. A faster kind compares as less than a slower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TierKind {
@@ -16,14 +16,14 @@ pub enum TierKind {
     Cpu,
     /// NVMe: flash with many parallel queues.
     Nvme,
-    /// Other flash: SATA, eMMC, cards, virtual disks.
+    /// Flash that is not NVMe: SATA, eMMC, memory cards, virtual disks.
     Ssd,
     /// Rotating disks: each seek costs milliseconds.
     Hdd,
 }
 
 impl TierKind {
-    /// Its name on command lines and in JSON.
+    /// The kind's name on command lines and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gpu => "gpu",
@@ -34,7 +34,7 @@ impl TierKind {
         }
     }
 
-    /// Whether the tier stores files.
+    /// Whether tiers of this kind store their bytes in files on a disk.
     pub fn is_disk(self) -> bool {
         self >= Self::Nvme
     }
@@ -46,7 +46,7 @@ impl fmt::Display for TierKind {
     }
 }
 
-/// The error of a name that no tier kind has.
+/// The error of parsing a name that is not the name of a tier kind; holds the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTierKind(pub String);
 

@@ -56,11 +56,11 @@ pub struct Machine {
     pub cpu: CpuMemory,
     /// GPUs, as the caller described them.
     pub gpus: Vec<Gpu>,
-    /// Bytes that tiers in memory may have: one entry for each memory.
+    /// Memory budgets for tiers: one entry for each physical memory, the machine's first.
     pub budgets: Vec<Budget>,
     /// File systems, sorted by mount point.
     pub disks: Vec<DetectedDisk>,
-    /// The folder that holds `proc` and `sys`.
+    /// The folder under which `proc` and `sys` are read: `/`, or a copy for tests.
     #[serde(skip)]
     root: PathBuf,
 }
@@ -79,9 +79,9 @@ impl Machine {
         Self { budgets, cpu, gpus, disks: disks::all(&root), root }
     }
 
-    /// Finds the disk that a directory lies on; returns its entry and the directory without links.
+    /// Finds the disk that a directory lies on; returns the disk's entry and the directory without links.
     ///
-    /// Adds an entry for a file system that is not listed by default (memory, images).
+    /// Adds an entry to `disks` if the directory's file system is not listed by default (in memory, a read-only image).
     ///
     /// # Errors
     /// There is no such directory, or the system does not report what is mounted there.
@@ -100,7 +100,8 @@ impl Machine {
 
 /// Bytes of this machine's memory that are available now.
 ///
-/// At most what is left under the tightest limit of a control group. `None` where the system does not report it.
+/// This is `MemAvailable`, or the bytes left under this process's tightest control group limit if those are fewer.
+/// `None` where the system reports neither.
 pub fn available_memory() -> Option<u64> {
     budget::budgets(&CpuMemory::read(Path::new("/")), &[]).first()?.bytes
 }

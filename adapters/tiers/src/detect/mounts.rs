@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Device number; its major part is 0 for a file system without a device.
+    /// Device number (major, minor); the major number is 0 for a file system without a block device.
     pub device: (u32, u32),
-    /// The folder of the file system that is mounted.
+    /// The folder within the file system that is mounted: `/` except for bind mounts and subvolumes.
     pub root: PathBuf,
     /// The mount point.
     pub point: PathBuf,
@@ -25,11 +25,11 @@ pub struct Mount {
     pub file_system: String,
     /// The source it was mounted from.
     pub source: String,
-    /// Options of the file system, unsplit: they may hold escaped commas.
+    /// Options of the file system as one text, not split at commas: an option may hold an escaped comma.
     pub options: String,
 }
 
-/// Parses all mounts, in the order in which they were made.
+/// Parses the mounts in the text of mountinfo; returns them in the order in which they were made.
 pub fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
@@ -62,13 +62,13 @@ fn as_path(bytes: Vec<u8>) -> PathBuf {
     text.into()
 }
 
-/// Only Unix allows arbitrary bytes in paths.
+/// Replaces bytes that are not UTF-8: paths hold arbitrary bytes on Unix only.
 #[cfg(not(unix))]
 fn as_path(bytes: Vec<u8>) -> PathBuf {
     String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
-/// Decodes escapes: `\040`, three octal digits after a backslash, is a space.
+/// Decodes octal escapes, which are a backslash and three digits: `\040` is a space.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -91,12 +91,13 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 
 /// Finds the mount that a path lies in: the one with the deepest mount point.
 ///
-/// The path must have no links and no dots. Of several mounts on one point the last is taken, which hides the others.
+/// The path must have no symbolic links and no `..`. If several mounts have the same mount point, returns the last one,
+/// which hides the others.
 pub fn mount_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
 }
 
-/// File systems on other machines; the same names after `fuse.` count too.
+/// Types of file systems whose bytes lie on other machines; `fuse.` before one of these names counts too.
 const NETWORK: [&str; 20] = [
     "nfs",
     "nfs4",
@@ -120,14 +121,14 @@ const NETWORK: [&str; 20] = [
     "moosefs",
 ];
 
-/// File systems without a device number of their own that store bytes on disks nevertheless.
+/// Types of file systems that store bytes on disks although the major part of their device number is 0.
 const POOLED: [&str; 5] = ["zfs", "btrfs", "bcachefs", "virtiofs", "9p"];
 
-/// File systems of read-only images.
+/// Types of file systems that hold read-only images.
 const IMAGES: [&str; 5] = ["squashfs", "iso9660", "erofs", "cramfs", "romfs"];
 
 impl Mount {
-    /// What the file system stores its bytes on, judged by this mount's line alone.
+    /// What the file system stores its bytes on, judged by its type and device number alone.
     pub fn backing(&self) -> BackingStore {
         let name = self.file_system.strip_prefix("fuse.").unwrap_or(&self.file_system);
         if NETWORK.contains(&name) {
@@ -143,7 +144,7 @@ impl Mount {
 
     /// Whether a mount is listed by default.
     ///
-    /// Pseudo file systems, images and file systems in memory are not.
+    /// Pseudo file systems, read-only images, file systems in memory, and overlays other than the root are not listed.
     pub fn is_listed(&self) -> bool {
         let name = self.file_system.as_str();
         match self.backing() {
@@ -154,7 +155,7 @@ impl Mount {
         }
     }
 
-    /// The folder that an overlay writes to, if this is an overlay.
+    /// The upper folder, which holds what is written to an overlay; `None` for other file systems.
     pub fn upper_dir(&self) -> Option<PathBuf> {
         let upper = self.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
         upper.filter(|_| self.file_system == "overlay").map(PathBuf::from)

@@ -5,20 +5,20 @@
 
 use serde::Serialize;
 
-/// Shares of time in which tasks were stalled.
+/// How much of the time tasks were stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StallTimes {
-    /// Average over the last 10 seconds.
+    /// Percentage of the last 10 seconds that was stalled.
     pub avg10_percent: f64,
-    /// Average over the last minute.
+    /// Percentage of the last minute that was stalled.
     pub avg60_percent: f64,
-    /// Average over the last 5 minutes.
+    /// Percentage of the last 5 minutes that was stalled.
     pub avg300_percent: f64,
     /// Total stalled time, in microseconds.
     pub total_us: u64,
 }
 
-/// Pressure on one resource.
+/// Pressure on one resource, memory or I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PressureStall {
     /// Time in which at least one task was stalled.
@@ -28,7 +28,7 @@ pub struct PressureStall {
 }
 
 impl PressureStall {
-    /// Parses a pressure file.
+    /// Parses a pressure file; `None` if it has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let of = |name: &str| text.lines().find_map(|line| stall(line.strip_prefix(name)?.strip_prefix(' ')?));
         Some(Self { some: of("some")?, full: of("full") })

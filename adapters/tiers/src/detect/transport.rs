@@ -20,7 +20,7 @@ pub enum Transport {
     Ufs,
     /// SATA.
     Ata,
-    /// USB; what is behind the bridge is unknown.
+    /// USB: the kind of the disk behind the USB bridge is unknown.
     Usb,
     /// SCSI: SAS, iSCSI, a RAID controller.
     Scsi,
@@ -35,7 +35,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The tier kind that the transport alone determines, if it does.
+    /// The tier kind of a disk on this transport, if the transport alone determines the kind.
     pub fn tier_kind(self) -> Option<TierKind> {
         match self {
             Self::Nvme => Some(TierKind::Nvme),
@@ -61,8 +61,9 @@ impl Transport {
         }
     }
 
-    /// Derives it from the disk's name and the folders under `/sys` that lead to it. The part nearest to the disk wins:
-    /// a SATA disk in a USB case counts as USB.
+    /// Derives the transport from the disk's name and from the folders of its path under `/sys`. Names that determine
+    /// the transport are matched first, then the folders, USB before SATA: a SATA disk in a USB case counts as USB.
+    /// `card`: the disk is an SD card, not eMMC.
     pub(super) fn new(name: &str, folders: &[&str], card: bool) -> Self {
         let named = [("nvme", Self::Nvme), ("loop", Self::Loop), ("zram", Self::Memory), ("xvd", Self::Virtual)];
         let starts = |text: &str, what: &str| text.starts_with(what);
@@ -95,14 +96,14 @@ impl Transport {
 /// A whole physical disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drive {
-    /// Its name in `/dev`.
+    /// Name of the disk in `/dev`, such as `sda`.
     pub name: String,
     /// Its model name.
     pub model: Option<String>,
     /// Its transport.
     pub transport: Transport,
-    /// Its own claim to rotate; not reliable.
+    /// Whether the disk reports that it rotates (`queue/rotational` in sysfs); not reliable.
     pub rotational: Option<bool>,
-    /// Bytes of a hardware sector.
+    /// Size of a hardware sector in bytes.
     pub sector_bytes: Option<u32>,
 }

@@ -11,10 +11,10 @@ use super::{Ledger, Tier};
 use terrace_core::pressure::{Level, Pressure};
 use terrace_core::residence::TIERS;
 
-/// Capacities above 1 EiB count as this.
+/// Largest capacity of a tier: 1 EiB. A larger one counts as this.
 pub(super) const MAX_CAPACITY: u64 = 1 << 60;
 
-/// The tenants whose bytes may lie in a tier's free memory.
+/// Whose bytes a tier's free memory may still contain: no tenant's, one tenant's, or several tenants'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FreedBy {
     None,
@@ -27,27 +27,28 @@ pub(super) enum FreedBy {
 pub(super) struct TierState {
     pub medium: Medium,
     pub capacity: u64,
-    /// Footprints of copies are multiples of this.
+    /// The footprint of each copy (the bytes it takes in this tier) is a multiple of this.
     pub unit: u64,
-    /// Bytes of copies present, and of migrations that reserved room. At most `capacity`, unless `over_limit`.
+    /// Footprints of the copies present and of the copies in progress that reserved room here. At most `capacity`,
+    /// unless `over_limit`.
     pub used: u64,
-    /// Bytes that migrations in progress will free here. At most `used`.
+    /// The part of `used` that migrations in progress will free.
     pub leaving: u64,
-    /// Copies in progress to this tier.
+    /// Number of copies in progress to this tier.
     pub incoming: usize,
-    /// It was resized to less than it holds, or adopted more than fits, and still holds more than its capacity.
+    /// Whether `used` exceeds `capacity`: the tier was resized to less than it holds, or adopted more than fits.
     pub over_limit: bool,
     pub pressure: Pressure,
     /// The level that was reported last.
     pub reported: Level,
-    /// Failed copies into it since the last successful one.
+    /// Number of failed copies into the tier since the last successful one.
     pub failures: u32,
-    /// When its suspension ends.
+    /// When the tier's suspension ends, if it is suspended.
     pub suspended_until: Option<u64>,
-    /// The last search for room that failed: the requester and the bytes needed. Reset by events that may change its
-    /// result.
+    /// The last failed search for room: the tenant that needed it (`None`: maintenance) and the bytes needed. Reset by
+    /// events that may change its result.
     pub failed_search: Option<(Option<u16>, u64)>,
-    /// It was filled to 80 % and has not been emptied to 60 % since.
+    /// Whether the tier was filled to 80 % and has not been emptied to 60 % since.
     pub draining: bool,
     pub freed_by: FreedBy,
 }
@@ -73,22 +74,22 @@ impl TierState {
         }
     }
 
-    /// Bytes that a copy of a buffer of this size takes here.
+    /// Bytes that a copy of a buffer of `bytes` bytes takes in this tier.
     pub(super) fn footprint(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.unit).saturating_mul(self.unit)
     }
 
-    /// Size of the largest buffer whose copy takes at most `room` bytes here.
+    /// Size of the largest buffer whose copy takes at most `room` bytes in this tier.
     pub(super) fn largest_copy(&self, room: u64) -> u64 {
         room - room % self.unit
     }
 
-    /// Free bytes.
+    /// Free bytes of the tier.
     pub(super) fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.used)
     }
 
-    /// Bytes that must leave, beyond those already leaving, before `held` more bytes fit.
+    /// Bytes that must leave this tier, beyond those already leaving, before `held` more bytes fit.
     pub(super) fn shortfall(&self, held: u64) -> u64 {
         (self.used - self.leaving).saturating_add(held).saturating_sub(self.capacity)
     }
@@ -98,13 +99,14 @@ impl TierState {
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub quota: TenantQuota,
-    /// Bytes of its buffers, each counted once. At most `quota.cap`, unless `over_limit`.
+    /// Bytes of the tenant's buffers, each buffer counted once. At most `quota.cap`, unless `over_limit`.
     pub bytes: u64,
-    /// It adopted more than its caps allow, in one tier or in all, and still holds more.
+    /// Whether the tenant exceeds one of its caps, because it adopted more than they allow.
     pub over_limit: bool,
-    /// Bytes of its copies in each tier, with those in progress to it. At most `quota.tier_caps`, unless `over_limit`.
+    /// Footprints of the tenant's copies in each tier, including copies in progress to it. At most `quota.tier_caps`,
+    /// unless `over_limit`.
     pub held: [u64; TIERS as usize],
-    /// Bytes of those that are about to leave.
+    /// The part of `held` that migrations in progress will free, for each tier.
     pub leaving: [u64; TIERS as usize],
 }
 
@@ -113,7 +115,7 @@ impl Tenant {
         Self { quota, bytes: 0, over_limit: false, held: [0; TIERS as usize], leaving: [0; TIERS as usize] }
     }
 
-    /// Whether it holds more than any of its caps.
+    /// Whether the tenant holds more than at least one of its caps allows.
     pub(super) fn exceeds_caps(&self) -> bool {
         self.bytes > self.quota.cap || self.held.iter().zip(&self.quota.tier_caps).any(|(held, cap)| held > cap)
     }
@@ -140,25 +142,25 @@ pub(super) fn validate(tiers: &[TierState], quotas: &[TenantQuota]) -> Result<()
 }
 
 impl Ledger {
-    /// Bytes that a copy of a buffer of this size takes in a tier.
+    /// Bytes that a copy of a buffer of `bytes` bytes takes in a tier.
     pub(super) fn footprint(&self, tier: Tier, bytes: u64) -> u64 {
         self.tiers[usize::from(tier)].footprint(bytes)
     }
 
-    /// Reserves room for a copy in a tier.
+    /// Reserves room in a tier for a copy of a tenant's buffer.
     pub(super) fn reserve(&mut self, tier: Tier, tenant: u16, bytes: u64) {
         let held = self.footprint(tier, bytes);
         self.tiers[usize::from(tier)].used += held;
         self.tenants[usize::from(tenant)].held[usize::from(tier)] += held;
     }
 
-    /// Releases the room of a copy, whose memory may still hold its bytes.
+    /// Releases the room of a copy in a tier, and records whose bytes the freed memory may still contain.
     pub(super) fn release(&mut self, tier: Tier, tenant: u16, bytes: u64) {
         let held = self.footprint(tier, bytes);
         let whose = &mut self.tenants[usize::from(tenant)];
         whose.held[usize::from(tier)] -= held;
         whose.over_limit &= whose.exceeds_caps();
-        // Copies in better tiers have somewhere to go now.
+        // A search for room in a better tier may succeed now: its copies can move into the released room.
         self.tiers[..usize::from(tier)].iter_mut().for_each(|above| above.failed_search = None);
         let state = &mut self.tiers[usize::from(tier)];
         state.used -= held;
@@ -170,7 +172,7 @@ impl Ledger {
         };
     }
 
-    /// Marks a copy as about to leave a tier, or no longer so.
+    /// Counts a copy as leaving a tier, or stops counting it if `leaves` is false.
     pub(super) fn set_leaving(&mut self, tier: Tier, tenant: u16, bytes: u64, leaves: bool) {
         let held = self.footprint(tier, bytes);
         let whole = &mut self.tiers[usize::from(tier)].leaving;
@@ -180,21 +182,22 @@ impl Ledger {
         }
     }
 
-    /// Bytes that a tenant's copies may still take in a tier, by its cap there.
+    /// How many more bytes a tenant's copies may take in a tier before they reach the tenant's cap there.
     pub(super) fn cap_room(&self, tier: Tier, tenant: u16) -> u64 {
         let tenant = &self.tenants[usize::from(tenant)];
         tenant.quota.tier_caps[usize::from(tier)].saturating_sub(tenant.held[usize::from(tier)])
     }
 
-    /// Whether a tier could take a copy of a buffer if it had room: it is not suspended, and its capacity and the
-    /// tenant's cap allow it, or it has a stale copy already.
+    /// Whether a tier could take a copy of a buffer once it has room: it is not suspended, and its capacity and the
+    /// tenant's cap allow the copy. Both always allow it where the buffer has a stale copy, whose room is reused.
     pub(super) fn accepts(&self, tier: Tier, buffer: &BufferRecord) -> bool {
         let state = &self.tiers[usize::from(tier)];
         let may = state.capacity.min(self.cap_room(tier, buffer.tenant)) >= state.footprint(buffer.bytes);
         state.suspended_until.is_none() && (may || buffer.residence.present(tier))
     }
 
-    /// Whether a copy of a buffer fits into a tier now, beside `others` bytes that will be reserved in it.
+    /// Whether a copy of a buffer fits into a tier now, beside `others` bytes that will be reserved there. It always
+    /// fits where the buffer has a copy, even a stale one, as that has its room already.
     pub(super) fn fits(&self, buffer: &BufferRecord, tier: Tier, others: u64) -> bool {
         let room = self.tiers[usize::from(tier)].room().min(self.cap_room(tier, buffer.tenant));
         buffer.residence.present(tier) || room >= self.footprint(tier, buffer.bytes).saturating_add(others)

@@ -12,7 +12,7 @@ fn counts(buffer: &BufferRecord, tier: Tier) -> bool {
     incoming || buffer.residence.present(tier)
 }
 
-/// Whether its migration will free its bytes in a tier.
+/// Whether a buffer's migration will free its bytes in a tier.
 fn leaves(buffer: &BufferRecord, tier: Tier) -> bool {
     match buffer.migration {
         Some(Migration::Copy { from, evict_source, .. }) => evict_source && from == tier,
@@ -25,7 +25,7 @@ impl Ledger {
     /// Checks every invariant. O(buffers * tiers).
     ///
     /// # Errors
-    /// The broken clause, and the index of the buffer, tier, tenant or request.
+    /// The first invariant that is broken, and the index of the buffer, tier, tenant or request.
     pub fn check(&self) -> Result<(), Violation> {
         self.all_tiers().try_for_each(|tier| self.check_tier(tier))?;
         (0..self.tenants.len()).try_for_each(|tenant| self.check_tenant(tenant))?;
@@ -33,7 +33,7 @@ impl Ledger {
         self.check_queues()
     }
 
-    /// Footprints in a tier of the buffers that `of` accepts.
+    /// Sum of the footprints in a tier of the buffers that `of` accepts.
     fn sum(&self, tier: Tier, of: impl Fn(&BufferRecord) -> bool) -> u64 {
         self.buffers.iter().filter(|buffer| of(buffer)).map(|buffer| self.footprint(tier, buffer.bytes)).sum()
     }

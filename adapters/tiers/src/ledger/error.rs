@@ -6,27 +6,29 @@ use terrace_core::residence;
 /// Why a request for a buffer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// It asks for 0 bytes.
+    /// The request is for 0 bytes.
     Empty,
-    /// It is larger than any tier that the tenant may use.
+    /// The buffer is larger than the bytes that the tenant may use in any tier.
     TooLarge,
-    /// It would exceed the tenant's cap: alone or, unless it waits, together with the tenant's other buffers.
+    /// The buffer would exceed the tenant's cap, by itself or together with the tenant's other buffers; a request that
+    /// waits is refused only if it does so by itself.
     OverCap,
-    /// There is no room, and none can be made now: what could leave is leased or guaranteed, or no lower tier has room
-    /// for it.
+    /// No tier has room, and none can be made now: the buffers that could leave are leased or guaranteed, or lower
+    /// tiers have no room for them.
     NoRoom,
     /// The requester cancelled it.
     Cancelled,
 }
 
-/// A refused request, and what would have been granted.
+/// A refused request: the reason, and the largest buffer that there was room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason.
     pub reason: RefusalReason,
     /// Bytes requested.
     pub requested: u64,
-    /// Most bytes that could have been granted at that moment (for [`RefusalReason::TooLarge`]: at any time).
+    /// Size in bytes of the largest buffer that there was room for at that moment (for [`RefusalReason::TooLarge`]:
+    /// that there can ever be room for).
     pub largest: u64,
 }
 
@@ -70,17 +72,17 @@ pub enum Rejected {
     NoSuchTenant,
     /// A request with this ticket waits, or was granted and its buffer not used yet.
     TicketInUse,
-    /// No request with this ticket waits, or was granted and its buffer not used yet.
+    /// There is no waiting request with this ticket, and no granted one whose buffer is still unused.
     NoSuchTicket,
     /// A lease of the buffer is held.
     Leased,
-    /// A copy or a drop of it is in progress, which excludes the event.
+    /// A copy or a drop of the buffer is in progress, which excludes the event.
     Moving,
     /// No such copy or drop is in progress.
     NotUnderWay,
-    /// The residence of the buffer does not allow it.
+    /// The buffer's residence, the set of tiers that have copies, does not allow the event.
     Residence(residence::ResidenceError),
-    /// There are 2^32 - 1 buffers.
+    /// There are 2^32 - 1 buffers, which is the maximum.
     Buffers,
 }
 
@@ -118,7 +120,7 @@ pub enum SetupError {
     TooManyTiers,
     /// There is no tenant, or there are more than 65535.
     Tenants,
-    /// The tenants are guaranteed more of a tier than its capacity.
+    /// All tenants together are guaranteed more bytes of a tier than its capacity.
     Guaranteed {
         /// The tier.
         tier: u8,

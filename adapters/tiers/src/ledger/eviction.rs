@@ -28,7 +28,7 @@ use terrace_core::residence::TIERS;
 enum Exit {
     Drop,
     Copy(Tier),
-    /// Copied later: that tier needs room first.
+    /// Copied to this tier later, as the tier needs room first.
     Later(Tier),
 }
 
@@ -40,21 +40,22 @@ struct VictimSearch {
     need: u64,
     /// The tenant that needs the room. `None`: maintenance.
     requester: Option<u16>,
-    /// Victims go to the next lower tier only, and may wait until it has room. Otherwise to any lower tier that has
-    /// room.
+    /// If true, victims go only to the next lower tier that accepts them, and may wait until it has room. If false,
+    /// they go to any lower tier that has room now.
     next_tier_only: bool,
     /// Skip buffers with the hint `keep`.
     spare_kept: bool,
-    /// Only a victim that is large enough alone: several chosen in order may not fit together where one larger does.
+    /// Only accept a victim that is large enough alone: several victims chosen in order may find no room below where
+    /// one larger buffer does.
     single: bool,
 }
 
-/// Victims, taken out of the policy and marked `selected`.
+/// The victims that a search has chosen: taken out of the tier's policy and marked as `selected`.
 #[derive(Default)]
 struct EvictionPlan {
     victims: Vec<(u32, Exit)>,
     bytes: u64,
-    /// Bytes that the plan copies to each tier now, and those to be copied later.
+    /// Bytes that the plan copies to each tier: `down` now, `later` once that tier has room.
     down: [u64; TIERS as usize],
     later: [u64; TIERS as usize],
     /// Bytes that leave the tier, by tenant.
@@ -66,7 +67,7 @@ impl EvictionPlan {
         self.by_tenant.iter().find(|(one, _)| *one == tenant).map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Adds a victim. `leaves`, `comes`: its footprint in the tier it leaves, and in the one it goes to.
+    /// Adds a victim. `leaves` is its footprint in the tier that it leaves, `comes` that in the tier to which it goes.
     fn add(&mut self, index: u32, buffer: &BufferRecord, exit: Exit, [leaves, comes]: [u64; 2]) {
         self.victims.push((index, exit));
         self.bytes += leaves;
@@ -84,7 +85,8 @@ impl EvictionPlan {
 }
 
 impl Ledger {
-    /// Makes `need` bytes leave a tier, beyond those already leaving. `false`: that is impossible, and nothing moves.
+    /// Begins to evict buffers from a tier until `need` bytes leave, beyond those already leaving. Returns false if too
+    /// few can leave: then none of the tier's buffers moves.
     pub(super) fn make_room(
         &mut self,
         tier: Tier,
@@ -121,8 +123,8 @@ impl Ledger {
             .is_some_and(|(searched_for, bytes)| searched_for == requester && need >= bytes)
     }
 
-    /// Makes as much of `need` bytes leave as can, for maintenance; with `most`, no more than that unless it is one
-    /// buffer. Returns the bytes that began to leave.
+    /// Begins to evict up to `need` bytes from a tier for maintenance, as far as buffers can leave. `most` is a further
+    /// limit, which one buffer alone may exceed. Returns the bytes that began to leave.
     pub(super) fn vacate(&mut self, tier: Tier, need: u64, most: Option<u64>, context: &mut EventContext<'_>) -> u64 {
         if self.search_would_fail(tier, need, None) {
             return 0;
@@ -147,7 +149,7 @@ impl Ledger {
         let began = plan.bytes;
         self.commit(tier, plan, context);
         if began < need && most.is_none() {
-            // The rest can leave only if room is made in lower tiers.
+            // The remaining bytes can leave only after room is made in lower tiers.
             let rest = need - began;
             let plan =
                 self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
@@ -158,7 +160,7 @@ impl Ledger {
         began
     }
 
-    /// Makes room in lower tiers for victims that go there later.
+    /// Makes room in lower tiers for the victims that go there later; returns false if a tier cannot make it.
     fn make_room_below(
         &mut self,
         tier: Tier,
@@ -173,7 +175,7 @@ impl Ledger {
         })
     }
 
-    /// Takes victims out of a tier's policy until they are enough or there are no more.
+    /// Takes victims out of a tier's policy until they have `search.need` bytes together or no more can leave.
     fn select_victims(
         &mut self,
         search: VictimSearch,
@@ -188,13 +190,14 @@ impl Ledger {
                 marks |= seen == LeaseStatus::RecentlyUsed;
                 seen
             };
-            // Detached, so that the closure can borrow the rest of the ledger.
+            // The policies are moved out, so that the closure can borrow the rest of the ledger.
             let mut policies = std::mem::take(&mut self.policies);
             let policy = &mut policies[usize::from(search.tier)];
             let victim = policy.victim(&mut |index| self.judge(&self.buffers[index], search, &plan, &mut watch));
             self.policies = policies;
             if victim.is_none() && marks && std::mem::take(&mut again) {
-                // All were used since the last search and are not leased now: evict the least used ones.
+                // No candidate was idle, but some were recently used and are not leased. Their status was reset by the
+                // query, so search once more: the least used ones are idle now.
                 continue;
             }
             let Some(index) = victim else { break };
@@ -210,7 +213,7 @@ impl Ledger {
         plan
     }
 
-    /// Whether a member of the policy may be a victim.
+    /// Decides whether a member of the tier's policy may be a victim.
     fn judge(
         &self,
         buffer: &BufferRecord,
@@ -230,7 +233,8 @@ impl Ledger {
         }
     }
 
-    /// Whether evicting it for another tenant would leave its tenant less than is guaranteed.
+    /// Whether evicting a buffer for another tenant, or for maintenance, would leave the buffer's tenant fewer bytes in
+    /// the tier than it is guaranteed.
     fn is_guaranteed(&self, buffer: &BufferRecord, search: VictimSearch, plan: &EvictionPlan) -> bool {
         let Tenant { quota, held, leaving, .. } = &self.tenants[usize::from(buffer.tenant)];
         let at = usize::from(search.tier);
@@ -238,7 +242,7 @@ impl Ledger {
         search.requester != Some(buffer.tenant) && held[at] < quota.guaranteed[at].saturating_add(goes)
     }
 
-    /// How a copy would leave a tier, if it can.
+    /// Returns how a buffer's copy would leave the searched tier; `None` if it cannot.
     fn exit_of(&self, buffer: &BufferRecord, search: VictimSearch, plan: &EvictionPlan) -> Option<Exit> {
         if buffer.is_redundant(search.tier) {
             return Some(Exit::Drop);
@@ -254,14 +258,15 @@ impl Ledger {
         }
     }
 
-    /// Begins the migrations of a plan's victims. Those for later stay as they were.
+    /// Begins the migrations of a plan's victims. Victims that are to be copied later stay in the tier, and in its
+    /// policy.
     fn commit(&mut self, tier: Tier, plan: EvictionPlan, context: &mut EventContext<'_>) {
         let mut later = EvictionPlan::default();
         for (index, exit) in plan.victims {
             let buffer = &self.buffers[index];
             match exit {
                 Exit::Drop => self.begin_drop(index, tier, context),
-                // Room made meanwhile may have been taken by another victim.
+                // An earlier victim of the plan may have taken the room below that this one needs.
                 Exit::Copy(to) if self.fits(buffer, to, 0) => self.begin_copy(index, tier, to, true, context),
                 _ => later.victims.push((index, exit)),
             }
@@ -270,7 +275,7 @@ impl Ledger {
         self.abandon(tier, later);
     }
 
-    /// Puts victims back into the policy; the first victim is the first candidate again.
+    /// Puts a plan's victims back into the tier's policy, so that its first victim is the first candidate again.
     fn abandon(&mut self, tier: Tier, plan: EvictionPlan) {
         for (index, _) in plan.victims.into_iter().rev() {
             self.buffers[index].selected = false;
@@ -278,7 +283,8 @@ impl Ledger {
         }
     }
 
-    /// Makes each policy's members the eviction candidates of its tier, after a change to a buffer.
+    /// After a change to a buffer: inserts it into the policy of each tier where it is a candidate for eviction, and
+    /// removes it from all others.
     pub(super) fn update_policies(&mut self, index: u32) {
         for tier in self.all_tiers() {
             let (listed, bytes) = (self.is_candidate(&self.buffers[index], tier), self.buffers[index].bytes);
@@ -291,8 +297,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a copy is a candidate for eviction: it is present and not leaving; in the last tier, which nothing can
-    /// be copied down from, only if it is redundant.
+    /// Whether a buffer's copy in a tier is a candidate for eviction: it is present, not leaving and not freed; in the
+    /// last tier, which has no lower tier to copy to, it must also be redundant.
     pub(super) fn is_candidate(&self, buffer: &BufferRecord, tier: Tier) -> bool {
         let leaves = match buffer.migration {
             Some(Migration::Copy { from, evict_source, .. }) => evict_source && from == tier,

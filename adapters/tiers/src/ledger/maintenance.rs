@@ -1,7 +1,8 @@
 //! Ticks, resizes and pressure: empties tiers ahead of need and down to new capacities, and reports levels.
 //!
-//! Ahead of need: the ticks after a tier was filled to 80 % empty it to 60 %, best tier first, each by no more than the
-//! budget (or one larger buffer). Only by drops, and by copies into free room: no tier is emptied for these.
+//! Ahead of need: once a tier was filled to 80 %, ticks empty it to 60 %, the best tier first. One tick moves no more
+//! bytes than the budget (or one larger buffer), by drops and by copies into free room of lower tiers: no lower tier is
+//! emptied to make that room.
 
 use super::account::MAX_CAPACITY;
 use super::error::Rejected;
@@ -9,7 +10,7 @@ use super::types::Action;
 use super::{EventContext, Ledger, Tier};
 use terrace_core::pressure::{Level, Pressure};
 
-/// Maintenance empties a tier to so many permille, where its level is at most elevated.
+/// Maintenance empties a tier to this many permille of its capacity, at which its pressure level is at most elevated.
 const LOW: u64 = 600;
 
 impl Ledger {
@@ -74,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Reports levels that changed.
+    /// Reports the pressure levels that have changed.
     pub(super) fn report_pressure(&mut self, context: &mut EventContext<'_>) {
         for (tier, state) in (0u8..).zip(&mut self.tiers) {
             let level = match state.pressure.update(state.used, |_| {}) {

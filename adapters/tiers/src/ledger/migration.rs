@@ -11,12 +11,12 @@ use super::types::{Action, BufferId, CopyOutcome};
 use super::{EventContext, Ledger, Tier};
 use terrace_core::residence::Transition;
 
-/// A suspension lasts at most 2^6 times as long as after the first failure.
+/// A suspension lasts at most 2^6 times as long as the one after the first failure.
 const MAX_DOUBLINGS: u32 = 6;
 
 impl Ledger {
     /// Begins a copy and reserves room in the target. With `evict_source`, the copy in `from` is dropped afterwards.
-    /// The caller must know that it fits, and that the bytes in `from` are valid.
+    /// The caller must have checked that the copy fits and that the bytes in `from` are valid.
     pub(super) fn begin_copy(
         &mut self,
         index: u32,
@@ -49,7 +49,7 @@ impl Ledger {
         self.update_policies(index);
     }
 
-    /// The index and migration of a buffer, also of one that was freed meanwhile.
+    /// Returns the index and the migration of a buffer, even if the buffer was freed during the migration.
     fn in_progress(&self, id: BufferId) -> Result<(u32, Migration), Rejected> {
         let buffer = self.buffers.get(id.index).filter(|buffer| buffer.id == id).ok_or(Rejected::Stale)?;
         buffer.migration.map(|migration| (id.index, migration)).ok_or(Rejected::NotUnderWay)
@@ -134,7 +134,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A migration ended and none follows.
+    /// Handles the end of a migration after which no other begins: forgets a freed buffer, or queues the pending move.
     fn migration_ended(&mut self, index: u32, context: &mut EventContext<'_>) {
         if self.buffers[index].freed {
             return self.forget(index, context);
@@ -153,7 +153,7 @@ impl Ledger {
         state.suspended_until = Some(self.now.saturating_add(pause));
     }
 
-    /// Defers a buffer: it is not moved until the next tick.
+    /// Defers a buffer: it is not moved until the next tick, or until a lease that blocked it is released.
     pub(super) fn defer(&mut self, index: u32) {
         let buffer = &mut self.buffers[index];
         buffer.deferred = true;
@@ -162,7 +162,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets a freed buffer.
+    /// Forgets a freed buffer, which releases its room.
     pub(super) fn forget(&mut self, index: u32, context: &mut EventContext<'_>) {
         let buffer = &self.buffers[index];
         let (id, tenant, bytes, keep) = (buffer.id, buffer.tenant, buffer.bytes, buffer.hint.keep);

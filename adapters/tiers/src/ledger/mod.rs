@@ -82,21 +82,22 @@ use terrace_core::residence::{TIERS, Tier, Transition};
 pub struct Ledger {
     /// At most 8.
     tiers: Vec<TierState>,
-    /// One for each tier. Its members: see `is_candidate` in `eviction`.
+    /// The eviction policy of each tier. Its members are the buffers for which `is_candidate` is true.
     policies: Vec<Box<dyn Policy>>,
     tenants: Vec<Tenant>,
     buffers: BufferTable,
-    /// Live buffers whose hint says `keep`.
+    /// Number of buffers whose placement hint says `keep`.
     keeps: usize,
-    /// Requests without an answer, in order of arrival.
+    /// Allocation requests that are not answered yet, in order of arrival.
     queue: VecDeque<PendingRequest>,
-    /// How many of those do not wait for frees of other users.
+    /// Number of requests in `queue` that do not wait for other users to free buffers.
     non_waiting: usize,
-    /// Granted requests by ticket, until their buffer is used.
+    /// Granted requests by ticket, until the user first uses the buffer; until then a request can be cancelled.
     granted: BTreeMap<u64, BufferId>,
-    /// Buffers with a pending move: demotions and replications, then promotions. Ids may be stale.
+    /// Two queues of buffers with a pending move: demotions and replications, then promotions. Some ids may be of freed
+    /// buffers.
     move_queues: [VecDeque<BufferId>; 2],
-    /// Buffers that are not moved until the next tick. Ids may be stale.
+    /// Buffers that are not moved until the next tick. Some ids may be of freed buffers.
     deferred: Vec<BufferId>,
     now: u64,
     touch_window: u64,
@@ -104,7 +105,7 @@ pub struct Ledger {
     backoff: u64,
 }
 
-/// Bytes that a ledger keeps for each buffer, mostly in its table and in the tables of two policies.
+/// Bytes of metadata that a ledger keeps for each buffer, mostly its record and a node in the tables of two policies.
 pub(crate) const DESCRIPTION: usize = RECORD_BYTES + 2 * crate::policy::NODE_BYTES;
 
 /// Arguments of one call of [`Ledger::handle`].
@@ -148,21 +149,21 @@ impl Ledger {
 
     /// Handles an event; appends the actions to perform to `actions`.
     ///
-    /// `lease_status` reports how a buffer is leased at this moment; it is called only for live buffers without a
-    /// migration. O(1) where nothing has to move; a search for room calls it at worst once for each member of a tier,
-    /// for each buffer that leaves.
+    /// `lease_status` must report how a buffer is leased at this moment; it is called only for live buffers without a
+    /// migration. The call is O(1) where no buffer has to move. For each buffer that leaves a tier, a search for room
+    /// calls `lease_status` a few times at most for each member of that tier.
     ///
     /// # Errors
-    /// The event is invalid: nothing was changed, and there are no actions. A refused request is no error but
-    /// [`Action::Refuse`].
+    /// [`Rejected`] if the event is invalid: then nothing has changed, and no action is added. The refusal of a request
+    /// is no error but the action [`Action::Refuse`].
     pub fn handle(
         &mut self,
         event: LedgerEvent,
         lease_status: &mut dyn FnMut(BufferId) -> LeaseStatus,
         actions: &mut Vec<Action>,
     ) -> Result<(), Rejected> {
-        // Most events may let more buffers leave than the last search found. Touches do not; frees reset the failed
-        // searches where they matter; neither does a request that queues behind others.
+        // After most events, a search for room that failed before may succeed: its result is forgotten. It is kept
+        // after touches and after requests that queue behind others; frees reset the results that they change.
         let same = match event {
             LedgerEvent::Allocate { .. } => !self.queue.is_empty(),
             LedgerEvent::Touch { .. } | LedgerEvent::Free { .. } | LedgerEvent::Cancel { .. } => true,
@@ -178,7 +179,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Applies the event's own effect.
+    /// Applies the direct effect of an event; `handle` then serves the queues.
     fn apply(&mut self, event: LedgerEvent, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         match event {
             LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint } => {
@@ -217,7 +218,7 @@ impl Ledger {
         }
     }
 
-    /// Frees a buffer.
+    /// Frees a buffer; if a migration of it is in progress, the buffer is forgotten when that ends.
     fn free(&mut self, id: BufferId, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         if self.buffers[index].migration.is_none() && (context.lease_status)(id) == LeaseStatus::Leased {
@@ -278,7 +279,7 @@ impl Ledger {
         Ok(BufferView { bytes, tenant, residence, version, synced, moving: buffer.migration.is_some(), deferred })
     }
 
-    /// The live buffers, in the order of their indices.
+    /// The ids of all live buffers, in the order of their indices.
     pub fn ids(&self) -> impl Iterator<Item = BufferId> {
         self.buffers.iter().filter(|buffer| !buffer.freed).map(|buffer| buffer.id)
     }
@@ -290,12 +291,12 @@ impl Ledger {
         Some(TierView { medium, capacity, used, leaving, level, suspended_until })
     }
 
-    /// Bytes of a tenant's buffers, each counted once.
+    /// Bytes of a tenant's buffers, each buffer counted once; `None` if there is no such tenant.
     pub fn tenant_bytes(&self, tenant: u16) -> Option<u64> {
         self.tenants.get(usize::from(tenant)).map(|tenant| tenant.bytes)
     }
 
-    /// Number of requests without an answer.
+    /// Number of allocation requests that are not answered yet.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }

@@ -13,18 +13,18 @@ use super::table::{MoveKind, MoveRequest};
 use super::types::{Action, BufferId, LeaseStatus, Medium};
 use super::{EventContext, Ledger, Tier};
 
-/// How far a move request got.
+/// How far a move request has got.
 enum MoveProgress {
-    /// Room is being made for it, or may be after copies in progress have ended; requests behind it wait.
+    /// Room is being made for the request, or may be made once copies in progress have ended. Requests behind it wait.
     AwaitsRoom,
-    /// It is tried again when a migration or a lease ends, or at the next tick.
+    /// The request is tried again when a migration or a lease of its buffer ends, or at the next tick.
     Scheduled,
-    /// Satisfied, or impossible.
+    /// The request is satisfied (true) or impossible (false).
     Finished(bool),
 }
 
 impl Ledger {
-    /// Records a user's move request, which replaces an earlier one.
+    /// Records a user's move request, which replaces an earlier request for the same buffer.
     pub(super) fn request_move(
         &mut self,
         id: BufferId,
@@ -37,7 +37,7 @@ impl Ledger {
         }
         self.consume_ticket(index);
         self.finish_move(index, false, context);
-        // The user learns the result at once, not at the next tick, which may never come.
+        // Serve the request now, even if the buffer was deferred: the next tick may never come.
         self.buffers[index].deferred = false;
         self.set_move(index, request);
         Ok(())
@@ -48,7 +48,7 @@ impl Ledger {
         self.queue_move(index);
     }
 
-    /// Records a use of a buffer: the second one within the window promotes it.
+    /// Records a use of a buffer; the second use within the window promotes the buffer.
     pub(super) fn touch(&mut self, id: BufferId) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         self.consume_ticket(index);
@@ -78,8 +78,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A better tier than the best one that has valid bytes: the hinted tier, or the best memory tier that could hold
-    /// it.
+    /// Returns the tier to promote a buffer to: the hinted tier if it accepts the buffer, else the best memory tier
+    /// that does. `None` unless this tier is better than every tier that has valid bytes.
     fn target(&self, index: u32) -> Option<Tier> {
         let buffer = &self.buffers[index];
         let hinted =
@@ -89,7 +89,7 @@ impl Ledger {
         best.filter(|tier| *tier < buffer.residence.best())
     }
 
-    /// A lease that blocked a migration was released.
+    /// Handles the release of a lease that blocked a migration: the buffer may move again.
     pub(super) fn released(&mut self, id: BufferId) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         self.buffers[index].deferred = false;
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Finishes a buffer's pending move, if it has one.
+    /// Ends a buffer's pending move, if it has one, and reports whether it was satisfied.
     pub(super) fn finish_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
         let buffer = &mut self.buffers[index];
         let request = buffer.pending_move.take();
@@ -116,8 +116,8 @@ impl Ledger {
         }
     }
 
-    /// A copy into a tier succeeded. A request for it is finished now, not when it is served next: before that an
-    /// allocation may have the copy evicted again, and the request repeated, without end.
+    /// Ends a request for a copy in a tier as soon as that copy has succeeded, not when the request is served next.
+    /// Before that an allocation may evict the copy, and the request would copy again, without end.
     pub(super) fn arrived(&mut self, index: u32, to: Tier, context: &mut EventContext<'_>) {
         if self.buffers[index].pending_move.is_some_and(|request| request.to == to && request.kind != MoveKind::Demote)
         {
@@ -125,7 +125,7 @@ impl Ledger {
         }
     }
 
-    /// Serves pending moves until one waits for room: demotions and replications, then promotions.
+    /// Serves the queue of demotions and replications, then that of promotions, each until a move waits for room.
     pub(super) fn serve_moves(&mut self, queue_state: QueueState, context: &mut EventContext<'_>) {
         for queue in 0..self.move_queues.len() {
             while let Some(&id) = self.move_queues[queue].front() {
@@ -182,16 +182,16 @@ impl Ledger {
         }
         let (shortfall, tenant) =
             (self.tiers[usize::from(to)].shortfall(self.footprint(to, buffer.bytes)), buffer.tenant);
-        // It must not be its own victim.
+        // The buffer must not be evicted to make room for itself.
         self.buffers[index].selected = true;
         let made = kind != MoveKind::Prefetch && self.make_room(to, shortfall, Some(tenant), context);
         self.buffers[index].selected = false;
-        // A buffer on its way there may leave afterwards.
+        // A buffer that is being copied to that tier may be evicted afterwards, which makes room.
         let later = kind == MoveKind::Promote && self.tiers[usize::from(to)].incoming > 0;
         if made || later { MoveProgress::AwaitsRoom } else { MoveProgress::Finished(false) }
     }
 
-    /// Drops the copies in better tiers, one after the other.
+    /// Drops a buffer's copies in tiers better than `to`, one after the other.
     fn drop_above(&mut self, index: u32, to: Tier, context: &mut EventContext<'_>) -> MoveProgress {
         let buffer = &self.buffers[index];
         let mut above = (0..to).filter(|tier| buffer.residence.present(*tier));
@@ -200,7 +200,7 @@ impl Ledger {
                 self.begin_drop(index, tier, context);
                 MoveProgress::Scheduled
             }
-            // The copy that survives a power cut stays.
+            // No copy in a better tier can be dropped: if one is left, it is the copy that survives a power cut.
             None => MoveProgress::Finished(above.next().is_none()),
         }
     }

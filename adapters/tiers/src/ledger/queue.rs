@@ -5,8 +5,9 @@
 //! request.) Users' promotions go on while the first request waits for frees of other users, as these may need them
 //! before they can free; it waits as long as those users keep the room.
 //!
-//! Placement: the tier of the hint, then memory tiers from the best on, then file tiers; the first that has room or can
-//! make room. A request larger than every memory tier is placed in a file tier, where it is used in parts.
+//! Placement: the tier of the hint, then the tiers in memory and on devices from the best on, then file tiers; the
+//! first that has room or can make room. A request larger than every tier in memory and on devices is placed in a file
+//! tier, where it is used in parts.
 //!
 //! Requests that do not wait for other users stay in the queue while room is made for them or for an earlier one, and
 //! are refused as soon as an earlier one waits for other users.
@@ -18,7 +19,7 @@ use super::types::{Action, Medium, PlacementHint};
 use super::{EventContext, Ledger, Tier};
 use terrace_core::residence::Residence;
 
-/// A request without an answer.
+/// An allocation request that is not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRequest {
     pub ticket: u64,
@@ -28,24 +29,24 @@ pub(super) struct PendingRequest {
     pub hint: PlacementHint,
 }
 
-/// What the queue waits for, apart from tenants at their caps.
+/// What the requests in the queue wait for, apart from those of tenants at their caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueState {
     /// No request waits for room.
     Clear,
-    /// Only what other users do can help the first request: they free, or give leases back.
+    /// The first request waits until other users free buffers or release leases.
     Blocked,
-    /// Buffers are leaving a tier for the first request.
+    /// Buffers are leaving a tier to make room for the first request.
     MakingRoom,
 }
 
-/// Where a request can be placed.
+/// Where an allocation request can be placed now.
 enum Placement {
     /// There is room in this tier.
     InTier(Tier),
-    /// Buffers are leaving a tier for it.
+    /// Buffers are leaving a tier to make room for the request.
     MakingRoom,
-    /// No room can be made: only frees and returned leases can help.
+    /// No room can be made before users free buffers or release leases.
     Blocked,
 }
 
@@ -74,7 +75,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Grants a buffer that exists already, whatever capacity and caps say.
+    /// Grants a buffer that has survived from an earlier run, even beyond capacity and caps.
     pub(super) fn adopt(
         &mut self,
         request: PendingRequest,
@@ -97,13 +98,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Why a buffer of this size can never be granted to a tenant, if so.
+    /// Returns why a buffer of this size can never be granted to a tenant; `None` if it can be.
     pub(crate) fn refusal(&self, bytes: u64, tenant: u16) -> Option<Refusal> {
         let request = PendingRequest { ticket: 0, bytes, tenant, wait: false, hint: PlacementHint::default() };
         self.tenants.get(usize::from(tenant)).and_then(|_| self.permanent_refusal(&request))
     }
 
-    /// Why a request can never be granted, if so.
+    /// Returns why a request can never be granted; `None` if it can be.
     fn permanent_refusal(&self, request: &PendingRequest) -> Option<Refusal> {
         let tenant = &self.tenants[usize::from(request.tenant)];
         let largest = |tier: Tier| {
@@ -120,7 +121,7 @@ impl Ledger {
         Some(Refusal { reason, requested: request.bytes, largest })
     }
 
-    /// Refuses requests that can never be granted since a tier shrank.
+    /// Refuses the queued requests that can never be granted any more, after a tier shrank.
     pub(super) fn refuse_impossible(&mut self, context: &mut EventContext<'_>) {
         for at in (0..self.queue.len()).rev() {
             if let Some(error) = self.permanent_refusal(&self.queue[at]) {
@@ -129,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// Answers all requests that can be answered now; returns what the rest waits for.
+    /// Answers all requests that can be answered now; returns what the remaining ones wait for.
     pub(super) fn serve(&mut self, context: &mut EventContext<'_>) -> QueueState {
         let mut capped: Vec<u16> = Vec::new();
         let mut queue_state = QueueState::Clear;
@@ -153,7 +154,8 @@ impl Ledger {
                 }
                 Placement::MakingRoom => return QueueState::MakingRoom,
                 Placement::Blocked if !request.wait => self.refuse(at, self.no_room(&request), context),
-                // No request behind it is granted, and only those that do not wait have to be refused.
+                // No later request may be granted before this one, and no later one has to be refused, as all of them
+                // wait.
                 Placement::Blocked if self.non_waiting == 0 => return QueueState::Blocked,
                 Placement::Blocked => (queue_state, at) = (QueueState::Blocked, at + 1),
             }
@@ -161,7 +163,7 @@ impl Ledger {
         queue_state
     }
 
-    /// Whether a request stays within its tenant's cap.
+    /// Whether the tenant stays within its cap if the request is granted.
     fn within_cap(&self, request: &PendingRequest) -> bool {
         let tenant = &self.tenants[usize::from(request.tenant)];
         request.bytes <= tenant.quota.cap.saturating_sub(tenant.bytes)
@@ -182,7 +184,7 @@ impl Ledger {
             state.largest_copy(state.room().min(self.cap_room(tier, request.tenant)))
         };
         let largest = self.all_tiers().filter(|tier| !self.is_suspended(*tier)).map(room).max().unwrap_or(0);
-        // More than was requested may be free, reserved for earlier requests.
+        // `largest` may exceed `requested`: free bytes may be reserved for earlier requests.
         Refusal { reason: RefusalReason::NoRoom, requested: request.bytes, largest }
     }
 
@@ -190,7 +192,7 @@ impl Ledger {
         self.tiers[usize::from(tier)].suspended_until.is_some()
     }
 
-    /// The tiers that a request could go to, in order of preference.
+    /// The tiers in which a request could be placed, in order of preference.
     fn candidates(&self, request: &PendingRequest) -> impl Iterator<Item = Tier> + use<> {
         let kind = |tier: &Tier| self.tiers[usize::from(*tier)].medium;
         let hinted = request.hint.tier.filter(|tier| usize::from(*tier) < self.tiers.len());
@@ -238,7 +240,7 @@ impl Ledger {
         self.keeps += usize::from(hint.keep);
         self.granted.insert(ticket, id);
         self.update_policies(id.index);
-        // The tier has one more candidate for eviction.
+        // A search for room may succeed now: the tier has one more candidate for eviction.
         self.tiers[usize::from(tier)].failed_search = None;
         context.actions.push(Action::Grant { ticket, id, tier, zero });
     }

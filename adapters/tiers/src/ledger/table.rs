@@ -8,15 +8,15 @@ use super::types::{BufferId, PlacementHint};
 use std::ops::{Index, IndexMut};
 use terrace_core::residence::{Residence, Tier};
 
-/// The migration of a buffer in progress: at most one.
+/// The migration in progress of a buffer, which has at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Migration {
     Copy {
         from: Tier,
         to: Tier,
-        /// Room in the target was reserved for it.
+        /// Whether room in `to` was reserved for the copy: not if it overwrites a stale copy there.
         reserved: bool,
-        /// The copy in `from` is dropped after it.
+        /// Whether the copy in `from` is dropped after the copy to `to` is done.
         evict_source: bool,
     },
     Drop {
@@ -24,7 +24,7 @@ pub(super) enum Migration {
     },
 }
 
-/// The pending move of a buffer: at most one.
+/// A requested move that has not ended; a buffer has at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MoveRequest {
     pub to: Tier,
@@ -35,21 +35,21 @@ pub(super) struct MoveRequest {
 pub(super) enum MoveKind {
     /// A promotion that a user requested.
     Promote,
-    /// A promotion on a second touch, whose end is not reported.
+    /// A promotion on a second touch. Its end is not reported to the user.
     SecondTouch,
-    /// As `SecondTouch`, but only into free room.
+    /// A promotion that only takes free room. Its end is not reported to the user.
     Prefetch,
     Demote,
     Replicate,
 }
 
 impl MoveRequest {
-    /// Whether it waits while room is made for allocations.
+    /// Whether the move is a promotion, which waits while the ledger makes room for allocations.
     pub(super) fn is_promotion(self) -> bool {
         matches!(self.kind, MoveKind::Promote | MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 
-    /// Whether its end is reported to the user.
+    /// Whether the end of the move is reported to the user.
     pub(super) fn is_reported(self) -> bool {
         !matches!(self.kind, MoveKind::SecondTouch | MoveKind::Prefetch)
     }
@@ -68,19 +68,19 @@ pub(super) struct BufferRecord {
     pub synced: Option<(Tier, u64)>,
     pub migration: Option<Migration>,
     pub pending_move: Option<MoveRequest>,
-    /// Whether it is in the queue of demotions and replications, and in that of promotions.
+    /// Whether the buffer is in the queue of demotions and replications, and whether it is in the queue of promotions.
     pub queued: [bool; 2],
-    /// Not moved until the next tick, or until its lease is released. Only while it is in the ledger's list.
+    /// Whether the buffer is not moved until the next tick, or until its lease is released. Implies `in_deferred_list`.
     pub deferred: bool,
-    /// It is in the ledger's list of deferred buffers, where it stays until the next tick.
+    /// Whether the buffer is in the ledger's list of deferred buffers, which the next tick empties.
     pub in_deferred_list: bool,
-    /// Chosen for an eviction plan in the making: no second plan may choose it.
+    /// Whether the eviction plan that is being made has chosen the buffer, so that no second plan may choose it.
     pub selected: bool,
-    /// Freed while a migration is in progress: forgotten when that ends.
+    /// Whether the user freed the buffer during a migration; the buffer is forgotten when that ends.
     pub freed: bool,
-    /// The time of its last touch, unless that promoted it.
+    /// The time of the last touch; `None` if that was the second one within the window.
     pub last_touch: Option<u64>,
-    /// The ticket of its request, until it is used.
+    /// The ticket of the buffer's request, until the buffer is first used.
     pub ticket: Option<u64>,
 }
 
@@ -107,8 +107,8 @@ impl BufferRecord {
         }
     }
 
-    /// Whether the copy in a tier can be dropped without losing bytes: they are elsewhere or stale, and it is not the
-    /// copy that survives a power cut.
+    /// Whether the copy in a tier can be dropped without losing bytes: another copy has them or they are stale, and
+    /// this is not the copy that survives a power cut.
     pub(super) fn is_redundant(&self, tier: Tier) -> bool {
         let mut without = self.residence;
         let kept = self.synced.is_some_and(|(synced, _)| synced == tier);
@@ -120,7 +120,7 @@ impl BufferRecord {
 #[derive(Debug, Default)]
 pub(super) struct BufferTable {
     entries: Vec<Option<BufferRecord>>,
-    /// The next generation of each index.
+    /// The generation of the next id at each index.
     generations: Vec<u32>,
     free: Vec<u32>,
     live: usize,
@@ -151,12 +151,12 @@ impl BufferTable {
         }
     }
 
-    /// Whether one more record fits. The last index is not used: policies use it for "none".
+    /// Whether one more record fits. The index 2^32 - 1 is not used, as policies use it for "none".
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.entries.len() < u32::MAX as usize
     }
 
-    /// The index of a live buffer.
+    /// Returns the index of a buffer that is not freed.
     pub(super) fn find(&self, id: BufferId) -> Result<u32, Rejected> {
         match self.get(id.index) {
             Some(buffer) if buffer.id == id && !buffer.freed => Ok(id.index),
@@ -182,7 +182,7 @@ impl BufferTable {
 impl Index<u32> for BufferTable {
     type Output = BufferRecord;
 
-    /// Panics if there is no record: the caller must know that there is one.
+    /// Panics if the index has no record; the caller must know that it has one.
     fn index(&self, index: u32) -> &BufferRecord {
         self.entries[index as usize].as_ref().expect("a number in a list of the ledger is that of a buffer")
     }
@@ -194,5 +194,5 @@ impl IndexMut<u32> for BufferTable {
     }
 }
 
-/// Bytes of the table for each buffer.
+/// Bytes that the table takes for each buffer.
 pub(super) const RECORD_BYTES: usize = size_of::<Option<BufferRecord>>() + size_of::<u32>();

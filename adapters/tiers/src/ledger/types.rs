@@ -14,10 +14,10 @@ pub struct BufferId {
 }
 
 impl BufferId {
-    /// The id of no buffer in any ledger.
+    /// An id that no buffer of any ledger has.
     pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 
-    /// Its index in tables: small, and reused after the buffer is freed.
+    /// The buffer's index in tables: small, and reused after the buffer is freed.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -32,7 +32,7 @@ impl fmt::Display for BufferId {
 /// What a tier stores bytes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// Memory that a device addresses, and processors reach by copies.
+    /// Memory that only a device addresses: processors reach it by copies.
     Device,
     /// Memory that processors address.
     Memory,
@@ -43,23 +43,23 @@ pub enum Medium {
 /// The settings of one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpec {
-    /// What it stores bytes in.
+    /// What the tier stores bytes in.
     pub medium: Medium,
-    /// Bytes it may hold; 0 for an absent tier. More than 2^60 count as 2^60.
+    /// Bytes that the tier may hold; 0 for an absent tier. More than 2^60 count as 2^60.
     pub capacity: u64,
-    /// Sizes of copies are rounded up to multiples of this; 1 for exact sizes. At least 1.
+    /// The size of a copy is rounded up to a multiple of this many bytes. At least 1, which rounds nothing.
     pub unit: u64,
 }
 
 /// The limits and guarantees of one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TenantQuota {
-    /// Most bytes of its buffers, each counted once however many copies there are.
+    /// Most bytes that all buffers of the tenant may have, each buffer counted once however many copies it has.
     pub cap: u64,
-    /// Most bytes of its copies in each tier.
+    /// Most bytes that the tenant's copies may take in each tier.
     pub tier_caps: [u64; TIERS as usize],
-    /// Bytes of its copies in each tier below which neither other tenants nor maintenance evict it. No room is kept
-    /// free for it.
+    /// Guaranteed bytes in each tier: while the tenant's copies take no more, neither other tenants nor maintenance
+    /// evict them. No room is kept free for the tenant.
     pub guaranteed: [u64; TIERS as usize],
 }
 
@@ -78,19 +78,19 @@ pub struct Settings {
     pub tenants: Vec<TenantQuota>,
     /// The eviction policy of each tier.
     pub policy: PolicyKind,
-    /// Two touches no further apart than this promote. In the unit of [`LedgerEvent::Tick`].
+    /// The second touch of a buffer within this time promotes it. In the unit of [`LedgerEvent::Tick`].
     pub touch_window: u64,
-    /// Bytes that maintenance begins to move in a tick; a larger buffer moves alone. 0 for no maintenance.
+    /// Most bytes that maintenance begins to move in one tick; a larger buffer moves alone. 0 for no maintenance.
     pub maintenance_budget: u64,
-    /// How long a tier is suspended after a copy into it failed; doubled after each further failure, up to 64 times. In
-    /// the unit of [`LedgerEvent::Tick`].
+    /// How long a tier is suspended after a copy into it failed, in the unit of [`LedgerEvent::Tick`]. Each further
+    /// failure doubles the time, up to 64 times this.
     pub backoff: u64,
 }
 
 impl Settings {
     /// The defaults: one tenant without limits, S3-FIFO, and times in milliseconds.
     ///
-    /// Promotion on a second touch within ten seconds, 64 MiB of maintenance in a tick, a backoff of one second.
+    /// A second touch within ten seconds promotes; maintenance moves 64 MiB in a tick; the backoff is one second.
     pub fn new(tiers: Vec<TierSpec>) -> Self {
         let (tenants, policy) = (vec![TenantQuota::UNLIMITED], PolicyKind::default());
         Self { tiers, tenants, policy, touch_window: 10_000, maintenance_budget: 64 << 20, backoff: 1_000 }
@@ -102,14 +102,15 @@ impl Settings {
 pub struct PlacementHint {
     /// The preferred tier, if it has room or room can be made.
     pub tier: Option<Tier>,
-    /// Evict others first, as long as those are enough.
+    /// Whether to evict other buffers first, as long as these free enough bytes.
     pub keep: bool,
 }
 
-/// The state of a buffer's lease, read when the ledger decides.
+/// How a buffer is leased, as the caller reports it when the ledger decides.
 ///
-/// A caller that reports [`LeaseStatus::Leased`] must send [`LedgerEvent::Released`] when that lease ends (a refused
-/// `close` of the lease word asks for that). Reporting [`LeaseStatus::RecentlyUsed`] resets the word's visits.
+/// A caller that reports [`LeaseStatus::Leased`] must send [`LedgerEvent::Released`] when the last lease ends; a
+/// `close` of the lease word that is refused makes the last release say so. A caller that reports
+/// [`LeaseStatus::RecentlyUsed`] must reset the word's visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseStatus {
     /// No lease is held, and none was since the last report.
@@ -129,39 +130,39 @@ pub enum CopyOutcome {
     Leased,
     /// The source could not be read: nothing was copied.
     SourceFailed,
-    /// The target had no room after all: it has no copy.
+    /// The target had no room after all: it has no valid copy.
     Full,
-    /// The copy failed: the target has no copy.
+    /// The copy failed: the target has no valid copy.
     Failed,
 }
 
-/// What happened. Times and leases come from outside the ledger.
+/// Something that happened outside the ledger, which the caller reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerEvent {
     /// A user requests a buffer. Answered once, by [`Action::Grant`] or [`Action::Refuse`].
     Allocate {
-        /// Identifies the request; must not be in use.
+        /// Number that identifies the request; must not be in use.
         ticket: u64,
         /// Size of the buffer.
         bytes: u64,
         /// Its tenant.
         tenant: u16,
-        /// Whether it waits for frees of other users. If not, it waits only while the ledger makes room.
+        /// Whether the request waits until other users free buffers. If not, it waits only while the ledger makes room.
         wait: bool,
         /// Preferences for its placement.
         hint: PlacementHint,
     },
-    /// A buffer exists since an earlier start: granted at once in its tier, even beyond capacity and caps. Refused only
-    /// if it is empty or a sum would overflow. A tier or tenant above its limits takes nothing until enough of it has
-    /// left.
+    /// A buffer has survived from an earlier run. It is granted at once in its tier, even beyond capacity and caps, and
+    /// refused only if it is empty or a sum would overflow. A tier or tenant above its limits takes no further bytes
+    /// until enough have left.
     Adopt {
-        /// Identifies the request; must not be in use.
+        /// Number that identifies the request; must not be in use.
         ticket: u64,
         /// Size of the buffer.
         bytes: u64,
-        /// The request.
+        /// Its tenant.
         tenant: u16,
-        /// The tier that has it.
+        /// The tier that has the buffer.
         tier: Tier,
     },
     /// The requester gave up. If the request was granted and its buffer not used yet, the buffer is freed.
@@ -169,50 +170,50 @@ pub enum LedgerEvent {
         /// The request.
         ticket: u64,
     },
-    /// The user frees a buffer of which no lease is held. A migration in progress still ends by its event; then the
-    /// buffer is forgotten.
+    /// The user frees a buffer; no lease of it may be held. If a migration is in progress, the caller must still report
+    /// its end; the buffer is forgotten then.
     Free {
         /// The buffer.
         id: BufferId,
     },
-    /// A buffer was used. Not needed for every use: a search for room sees [`LeaseStatus::RecentlyUsed`] too. The
-    /// second touch within the window promotes the buffer and evicts for it, unless a request waits for frees of other
-    /// users.
+    /// A buffer was used. Not every use need be reported: a search for room also sees [`LeaseStatus::RecentlyUsed`].
+    /// The second touch within [`Settings::touch_window`] promotes the buffer, and evicts others for it, unless a
+    /// request waits for other users to free buffers.
     Touch {
         /// The buffer.
         id: BufferId,
     },
-    /// The copy in a tier was written: other copies are stale now.
+    /// The buffer's copy in a tier was written: its other copies are stale now.
     Wrote {
         /// The buffer.
         id: BufferId,
         /// The tier.
         tier: Tier,
     },
-    /// The user requests a copy in a better tier, for which others are evicted, but not while room is made for a
-    /// request. The copy where it was stays. Answered by [`Action::MoveFinished`].
+    /// The user requests a copy in a better tier. Other buffers are evicted for it, but not while the ledger makes room
+    /// for an allocation; existing copies stay. Answered by [`Action::MoveFinished`].
     Promote {
         /// The buffer.
         id: BufferId,
         /// The target tier.
         to: Tier,
     },
-    /// The user requests that no better tier has a copy, and that this one gets one if no lower tier has any. Answered
-    /// by [`Action::MoveFinished`].
+    /// The user requests that all tiers better than `to` drop their copies. If neither `to` nor a lower tier has a
+    /// valid copy, the buffer is copied to `to` first. Answered by [`Action::MoveFinished`].
     Demote {
         /// The buffer.
         id: BufferId,
         /// The target tier.
         to: Tier,
     },
-    /// The user requests a copy in a tier; copies elsewhere stay. Answered by [`Action::MoveFinished`].
+    /// The user requests a copy in a tier; copies in other tiers stay. Answered by [`Action::MoveFinished`].
     Replicate {
         /// The buffer.
         id: BufferId,
         /// The target tier.
         to: Tier,
     },
-    /// The user will use a buffer soon: promoted if there is room that no request waits for.
+    /// The user will use a buffer soon: it is promoted if a better tier has room that no request waits for.
     Prefetch {
         /// The buffer.
         id: BufferId,
@@ -239,22 +240,22 @@ pub enum LedgerEvent {
         id: BufferId,
         /// As in the action.
         tier: Tier,
-        /// Whether the copy is gone; if not, a lease was held.
+        /// Whether the copy was dropped; if not, a lease was held.
         done: bool,
     },
-    /// The copy in a tier survives a power cut. It is not dropped until another one does.
+    /// The copy in a tier survives a power cut now. The ledger does not drop it until another copy survives one.
     Synced {
         /// The buffer.
         id: BufferId,
         /// The tier.
         tier: Tier,
     },
-    /// A tier had no memory for a buffer that was granted there: it is suspended.
+    /// A tier had no memory for a buffer that the ledger granted there: the ledger suspends the tier.
     TierRefused {
         /// The tier.
         tier: Tier,
     },
-    /// The cause of a tier's suspension is gone: it takes copies again.
+    /// The cause of a tier's suspension is gone: the tier takes copies again.
     TierRecovered {
         /// The tier.
         tier: Tier,
@@ -268,15 +269,16 @@ pub enum LedgerEvent {
     },
     /// Time has passed: maintenance is due.
     Tick {
-        /// The time in any unit, never less than before.
+        /// The current time, in any unit; must not be less than in earlier ticks.
         now: u64,
     },
 }
 
-/// What the caller must do, in this order.
+/// What the caller must do, in the order of the actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A request is granted: allocate its buffer in this tier. Its contents are undefined yet.
+    /// A request is granted: allocate memory for its buffer in this tier. The contents are undefined until they are
+    /// written.
     Grant {
         /// The request.
         ticket: u64,
@@ -284,7 +286,7 @@ pub enum Action {
         id: BufferId,
         /// The tier.
         tier: Tier,
-        /// The memory may have held another tenant's bytes: zero it first.
+        /// Whether to zero the memory first, as it may have held another tenant's bytes.
         zero: bool,
     },
     /// A request is refused.
@@ -294,30 +296,30 @@ pub enum Action {
         /// The reason.
         error: Refusal,
     },
-    /// Close the buffer's lease word, copy its bytes, send [`LedgerEvent::CopyEnded`]. Room in the target is reserved
-    /// from now on; a stale copy there is overwritten.
+    /// Close the buffer's lease word, copy its bytes, then send [`LedgerEvent::CopyEnded`]. Room in the target is
+    /// reserved already; a stale copy there is overwritten.
     Copy {
         /// The buffer.
         id: BufferId,
         /// The tier that has the newest bytes.
         from: Tier,
-        /// The tier that is to have them too.
+        /// The tier that is to have the newest bytes too.
         to: Tier,
     },
-    /// Free a copy's memory, send [`LedgerEvent::DropEnded`]. Its bytes are elsewhere, or stale.
+    /// Free the memory of a copy, then send [`LedgerEvent::DropEnded`]. Another copy has the bytes, or they are stale.
     Drop {
         /// The buffer.
         id: BufferId,
         /// The tier.
         tier: Tier,
     },
-    /// Free all memory of a freed buffer now: the actions that follow grant its room to others.
+    /// Free all memory of a freed buffer before the next action, which may grant its room to others.
     Forget {
         /// The buffer.
         id: BufferId,
     },
-    /// A user's move request is finished: satisfied; or not, for lack of room, as the move is impossible, or as a newer
-    /// request replaced it.
+    /// A user's move request has ended. It is not satisfied if there was no room, the bytes could not be read, the move
+    /// is impossible, the buffer was freed, or a newer request replaced this one.
     MoveFinished {
         /// The buffer.
         id: BufferId,
@@ -326,8 +328,8 @@ pub enum Action {
         /// Whether the request is satisfied.
         satisfied: bool,
     },
-    /// The pressure level of a tier changed. Above its capacity, after [`LedgerEvent::Resize`] or
-    /// [`LedgerEvent::Adopt`], it is critical.
+    /// The pressure level of a tier changed. The level is critical while the tier holds more than its capacity, after
+    /// [`LedgerEvent::Resize`] or [`LedgerEvent::Adopt`].
     Pressure {
         /// The tier.
         tier: Tier,
@@ -351,24 +353,25 @@ pub struct BufferView {
     pub synced: Option<(Tier, u64)>,
     /// Whether a copy or a drop is in progress.
     pub moving: bool,
-    /// Whether it met a lease or a failure, and is not moved until the lease is released or until the next tick.
+    /// Whether a move of the buffer met a lease or a failure. The buffer is then not moved until the lease is released,
+    /// or until the next tick.
     pub deferred: bool,
 }
 
 /// The state of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierView {
-    /// What it stores bytes in.
+    /// What the tier stores bytes in.
     pub medium: Medium,
-    /// Bytes it may hold.
+    /// Bytes that the tier may hold.
     pub capacity: u64,
-    /// Bytes of copies, and of copies in progress to it.
+    /// Bytes of the tier's copies, and of copies in progress to it.
     pub used: u64,
-    /// Bytes of copies that are about to leave.
+    /// Bytes of copies that migrations in progress will remove.
     pub leaving: u64,
     /// Its pressure level.
     pub level: Level,
-    /// While suspended, when that ends, in the unit of [`LedgerEvent::Tick`]; [`LedgerEvent::TierRecovered`] ends it
-    /// earlier.
+    /// When the suspension ends, in the unit of [`LedgerEvent::Tick`], if the tier is suspended.
+    /// [`LedgerEvent::TierRecovered`] ends it earlier.
     pub suspended_until: Option<u64>,
 }

@@ -19,19 +19,19 @@ use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::Piece;
 
-/// Where the newest bytes are at this moment.
+/// Where a buffer's newest bytes are at this moment.
 pub(super) enum DataLocation {
-    /// In memory: the word is open.
+    /// In memory: the lease word is open.
     Memory,
-    /// On a device, and not in memory: the word is open.
+    /// On a device, and not in memory: the lease word is open.
     Device,
     /// In files only.
     File(Tier),
-    /// A migration is in progress: check again when it has ended.
+    /// A migration is in progress: the caller must check again when it has ended.
     Moving,
 }
 
-/// One chunk of a read from files.
+/// One chunk of a buffer in files; without a piece it was never written.
 struct ChunkPiece {
     chunk: usize,
     piece: Option<Arc<Piece>>,
@@ -45,7 +45,8 @@ impl ManagerShared {
         end.map(drop).ok_or(Error::OutOfBounds { offset, bytes, of: buffer.bytes })
     }
 
-    /// Reads from memory without waiting; the caller must hold `call_lock`. `None`: the bytes are not there.
+    /// Reads from memory without waiting; the caller must hold `call_lock`. `None` if memory does not have the newest
+    /// bytes.
     pub(super) fn read_memory(&self, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
         let _call = buffer.call();
         let Some(start) = self.acquire_shared_memory(buffer, u64::MAX)? else { return Ok(None) };
@@ -56,7 +57,8 @@ impl ManagerShared {
         Ok(Some(()))
     }
 
-    /// Writes to memory without waiting; the caller must hold `call_lock` for writing. `None`: the bytes are not there.
+    /// Writes to memory without waiting; the caller must hold `call_lock` exclusively. `None` if memory does not have
+    /// the newest bytes.
     pub(super) fn write_memory(
         self: &Arc<Self>,
         buffer: &BufferState,
@@ -73,7 +75,7 @@ impl ManagerShared {
         Ok(Some(()))
     }
 
-    /// Where the newest bytes are.
+    /// Finds where a buffer's newest bytes are.
     pub(super) fn location(&self, buffer: &BufferState) -> Result<DataLocation, Error> {
         if buffer.mapped.is_some() {
             return Ok(DataLocation::Memory);
@@ -92,7 +94,7 @@ impl ManagerShared {
         })
     }
 
-    /// Waits until `attempt` succeeds; repeats it whenever a migration of the buffer has ended.
+    /// Calls `attempt` until it succeeds, again whenever a migration of the buffer has ended.
     pub(super) async fn wait_until<T>(
         &self,
         buffer: &BufferState,
@@ -111,7 +113,7 @@ impl ManagerShared {
         }
     }
 
-    /// Reads from wherever the bytes are.
+    /// Reads a range of a buffer from the tier that has its newest bytes.
     pub(super) async fn read(self: &Arc<Self>, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         Self::inside(buffer, offset, to.len() as u64)?;
         let (tier, parts) = loop {
@@ -151,14 +153,14 @@ impl ManagerShared {
         Ok(())
     }
 
-    /// The copy on a device, if it is the newest. A lease must be held.
+    /// Returns a buffer's copy on a device, if it has the newest bytes. The caller must hold a lease.
     fn device_copy(&self, buffer: &BufferState) -> Option<Arc<DeviceCopy>> {
         let residence = self.state().ledger.view(buffer.id).ok()?.residence;
         let tier = self.newest(&residence, Medium::Device)?;
         buffer.copies().device(tier).cloned()
     }
 
-    /// Reads from a device through frames. A lease must be held.
+    /// Reads a range from a device through staging frames. The caller must hold a lease.
     async fn read_device(
         &self,
         buffer: &BufferState,
@@ -175,7 +177,7 @@ impl ManagerShared {
         Ok(())
     }
 
-    /// The pieces of these chunks in a tier. `None`: the tier has no copy any more.
+    /// Returns the pieces of these chunks in a file tier; `None` if the tier has no copy any more.
     fn parts(&self, buffer: &BufferState, tier: Tier, chunks: Range<usize>) -> Option<Vec<ChunkPiece>> {
         let copies = buffer.copies();
         let pieces = copies.pieces(tier)?;
@@ -184,7 +186,7 @@ impl ManagerShared {
         Some(chunks.map(part).collect())
     }
 
-    /// Writes to wherever the bytes are.
+    /// Writes a range of a buffer in the tier that has its newest bytes.
     pub(super) async fn write(
         self: &Arc<Self>,
         buffer: &Arc<BufferState>,
@@ -235,7 +237,7 @@ impl ManagerShared {
         written.map(drop)
     }
 
-    /// Moves bytes that only a device has to memory too; if memory has no room, to files instead.
+    /// Copies bytes that only a device has to memory; if memory has no room, moves them to files instead.
     async fn leave_device(self: &Arc<Self>, buffer: &Arc<BufferState>) -> Result<(), Error> {
         match self.move_to_memory(buffer).await {
             Err(Error::NoRoom { .. } | Error::Suspended { .. } | Error::NoTier(_)) => {
@@ -247,8 +249,8 @@ impl ManagerShared {
         }
     }
 
-    /// Marks a buffer busy that only files have: no migration and no other write begins. `None`: other tiers have it
-    /// too, or it is busy already.
+    /// Marks a buffer as busy if only files have its bytes, so that no migration and no other write begins; returns its
+    /// tier. `None` if another tier has the bytes too, a migration is in progress, or the buffer is busy already.
     fn claim_for_write(&self, buffer: &BufferState) -> Result<Option<Tier>, Error> {
         let mut state = self.state();
         let view = state.ledger.view(buffer.id)?;
@@ -259,7 +261,7 @@ impl ManagerShared {
         Ok(Some(best))
     }
 
-    /// Stores new pieces for the chunks of a range, beside the old ones.
+    /// Stores new pieces for the chunks that a range overlaps, beside the old ones.
     async fn write_pieces(
         &self,
         buffer: &Arc<BufferState>,
@@ -292,7 +294,7 @@ impl ManagerShared {
         Ok(written)
     }
 
-    /// Records a use of a buffer in a slow tier.
+    /// Reports to the ledger a use of a buffer in a file tier.
     pub(super) fn touch(self: &Arc<Self>, id: BufferId) {
         let mut state = self.state();
         let _ = state.handle(self, LedgerEvent::Touch { id });
@@ -300,7 +302,7 @@ impl ManagerShared {
     }
 }
 
-/// The range of a chunk that a read covers, and the part of its target.
+/// Returns the range of a chunk that a read of `to.len()` bytes at `offset` covers, and the part of `to` that it fills.
 fn overlap<'a>(buffer: &BufferState, chunk: usize, offset: u64, to: &'a mut [u8]) -> (Range<usize>, &'a mut [u8]) {
     let start = chunk as u64 * buffer.chunk as u64;
     let first = offset.max(start);

@@ -13,7 +13,7 @@ use terrace_file::Frame;
 #[derive(Debug)]
 pub(super) enum HostBlock {
     Frame(Frame),
-    /// Where the device has no memory of its own: one copy for both.
+    /// Memory shared with a device that has none of its own: one copy for both.
     Pinned(Box<DeviceBlock>),
 }
 
@@ -22,7 +22,8 @@ impl HostBlock {
     pub(super) fn pointer(&self) -> *mut u8 {
         match self {
             Self::Frame(frame) => frame.pointer(),
-            // Pinned memory has one address for both; the pool that took it has exposed its provenance.
+            // Pinned memory has the same address on the device and here; the pool that allocated it has exposed its
+            // provenance.
             Self::Pinned(block) => std::ptr::with_exposed_provenance_mut(block.address() as usize),
         }
     }
@@ -44,7 +45,7 @@ pub(super) struct TransferMemory<O> {
 }
 
 impl TransferMemory<HostBlock> {
-    /// The first bytes of a block.
+    /// The first `bytes` bytes of a block.
     pub(super) fn block(block: HostBlock, bytes: usize) -> Self {
         // SAFETY: the transfer owns the block, which does not move in memory and lives as long as this.
         let bytes = unsafe { ExclusiveBytes::new(block.raw_bytes().first(bytes)) };
@@ -53,7 +54,7 @@ impl TransferMemory<HostBlock> {
 }
 
 impl TransferMemory<Frame> {
-    /// The first bytes of a frame.
+    /// The first `bytes` bytes of a frame.
     pub(super) fn frame(frame: Frame, bytes: usize) -> Self {
         // SAFETY: as above.
         let bytes = unsafe { ExclusiveBytes::new(RawBytes::new(frame.pointer(), frame.len()).first(bytes)) };
@@ -81,7 +82,7 @@ unsafe impl<O: Send + 'static> HostBuffer<u8> for TransferMemory<O> {
     }
 }
 
-/// The bytes of a buffer, transferred from where they are in memory.
+/// The bytes of a buffer as the source of a transfer that reads them where they are in memory.
 pub(super) struct InPlaceSource {
     bytes: SharedBytes<'static>,
     _buffer: Arc<BufferState>,
@@ -89,8 +90,8 @@ pub(super) struct InPlaceSource {
 
 impl InPlaceSource {
     /// # Safety
-    /// While this lives, the buffer's word must be closed, or held shared for the copy: no thread writes the memory or
-    /// frees it.
+    /// While this value lives, the buffer's lease word must be closed, or held shared for this copy, so that no thread
+    /// writes or frees the memory.
     pub(super) unsafe fn new(raw_bytes: RawBytes, buffer: Arc<BufferState>) -> Self {
         // SAFETY: as the caller promises.
         let bytes = unsafe { SharedBytes::new(raw_bytes.first(buffer.bytes as usize)) };

@@ -1,7 +1,7 @@
 //! State of one buffer: its lease word and its copies.
 //!
-//! Promises upward: while a lease is held, `best` is the address of all its bytes, and these are the newest; null where
-//! only a device addresses them.
+//! Promises upward: while a lease is held, `best` is the address of all bytes of the buffer, and these are the newest;
+//! it is null where only a device addresses them.
 //!
 //! Invariants:
 //! - the word is closed whenever only files have the newest bytes, and while anything but a lease changes `best`, a
@@ -20,54 +20,56 @@ use terrace_core::lease::LeaseWord;
 use terrace_core::residence::Tier;
 use terrace_file::{MappedFile, Notify, Piece};
 
-/// State of a buffer, shared by its handles, the manager and tasks.
+/// The state of one buffer, shared by its handles, the manager and tasks.
 #[derive(Debug)]
 pub(super) struct BufferState {
     pub id: BufferId,
     pub bytes: u64,
-    /// `None`: it cannot be made durable.
+    /// The buffer's name and durability; `None` for a buffer without a name, which cannot be made durable.
     pub named: Option<Box<NameRecord>>,
     /// Bytes of a chunk; the last chunk may be shorter.
     pub chunk: usize,
-    /// Bytes of memory that its metadata counts for.
+    /// Bytes that the buffer's metadata counts for in the manager's account of memory.
     pub metadata_bytes: u64,
-    /// The mapped file whose bytes they are: then no ledger knows the buffer, and it has no copies.
+    /// The mapped file that has the bytes, if the buffer is one: then the ledger does not know it, and it has no
+    /// copies.
     pub mapped: Option<Box<MappedFile>>,
     pub lease: LeaseWord,
     pub best: AtomicPtr<u8>,
     pub freed: AtomicBool,
     copies: Mutex<BufferCopies>,
-    /// Readers share it and writers hold it alone, so that calls wait for each other; a lease that a user holds refuses
-    /// them instead.
+    /// Calls that read hold this lock shared, calls that write hold it exclusively, so that calls wait for each other.
+    /// A call does not wait for a lease that a user holds: it is refused.
     pub call_lock: RwLock<()>,
-    /// Calls so far: each releases its lease before it ends.
+    /// Number of calls that have begun; each call releases its lease before it ends.
     begun: AtomicUsize,
-    /// Of these, the calls that have ended.
+    /// Number of calls that have ended.
     ended: AtomicUsize,
-    /// Counts begins and ends of copies beside readers, which hold a shared lease as those do: odd while one is in
-    /// progress. Changed under the manager's lock, before such a lease is taken and after it is released.
+    /// Number of beginnings and ends of shared copies: copies to another tier, made while others read, each under a
+    /// shared lease of its own. Odd while one is in progress. Changed under the manager's lock, before the lease is
+    /// acquired and after it is released.
     shared_copies: AtomicUsize,
-    /// Notified when a migration has ended, under the manager's lock: only tasks may listen. Created by the first
-    /// listener.
+    /// Notified when a migration has ended. The manager's lock is held then, so only tasks may listen. Created by the
+    /// first listener.
     changed: OnceLock<Box<Notify>>,
 }
 
-/// What a named buffer has in addition.
+/// The name of a named buffer, and what makes it durable.
 #[derive(Debug)]
 pub(super) struct NameRecord {
     pub name: String,
-    /// Its object number in the store.
+    /// Number of the buffer's object in the store.
     pub object: u64,
-    /// Serialises syncs and removal: an earlier state never overwrites a later one.
+    /// Serialises syncs and removal, so that an earlier state never overwrites a later one in the store.
     pub sync_lock: async_lock::Mutex<()>,
-    /// The tier that has its durable bytes, once there may be some.
+    /// The tier for the buffer's durable bytes; set before any byte becomes durable.
     pub durable_tier: OnceLock<Tier>,
 }
 
 /// The copy of a buffer in a file tier: for each chunk its piece and the piece's version.
 pub(super) type Pieces = Vec<Option<(Arc<Piece>, u64)>>;
 
-/// A version for each chunk; most buffers have one chunk.
+/// The version of each chunk; most buffers have one chunk.
 pub(super) type Versions = SmallVec<[u64; 2]>;
 
 /// The copy of a buffer in one tier.
@@ -85,7 +87,7 @@ pub(super) struct BufferCopies {
     copies: SmallVec<[(Tier, TierCopy); 1]>,
     /// The newest version of each chunk.
     pub versions: Versions,
-    /// The versions of chunks that the store's log has. `None`: nothing is durable.
+    /// The version of each chunk that is durable in the store's log; `None` if nothing is durable.
     pub durable: Option<Box<Versions>>,
     latest: u64,
 }
@@ -127,7 +129,7 @@ impl BufferState {
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The chunks that a range of bytes touches.
+    /// The numbers of the chunks that a range of bytes overlaps.
     pub(super) fn chunks(&self, offset: u64, bytes: u64) -> std::ops::Range<usize> {
         let chunk = self.chunk as u64;
         (offset / chunk) as usize..(offset + bytes).div_ceil(chunk) as usize
@@ -139,14 +141,15 @@ impl BufferState {
         left.min(self.chunk as u64) as usize
     }
 
-    /// Opens the lease word over the newest bytes in a memory tier, or else on a device, if they are there. The word
-    /// must be closed.
+    /// Opens the lease word over the newest bytes, in a memory tier or else on a device, if there is a copy. The word
+    /// must be closed; only after a shared copy (one made while others read) it is open already, and stays open.
     pub(super) fn open(&self, memory: Option<Tier>, device: Option<Tier>) {
         let copies = self.copies();
         let start = memory.and_then(|tier| copies.memory(tier)).map(HostBlock::pointer);
         let copy = device.is_some_and(|tier| copies.device(tier).is_some());
         if start.is_some() || copy {
-            // A reader on a device may hold a shared lease: it may then see the bytes behind the address.
+            // Release: a reader on a device may hold a shared lease and then see this address; it must also see the
+            // bytes there.
             self.best.store(start.unwrap_or(std::ptr::null_mut()), Ordering::Release);
             self.lease.reopen();
         }
@@ -161,7 +164,7 @@ impl BufferState {
             }
         }
         self.begun.fetch_add(1, Ordering::SeqCst);
-        // A thread that sees the lease taken next sees this too.
+        // A thread that sees the lease that this call acquires next must also see this count.
         fence(Ordering::SeqCst);
         Call(&self.ended)
     }
@@ -171,7 +174,8 @@ impl BufferState {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Whether a call was active since so many had ended: a lease that was refused for may have been its.
+    /// Whether a call was active since the time when `ended` calls had ended. If so, the lease that caused a refusal
+    /// may have been that call's.
     pub(super) fn had_call_since(&self, ended: usize) -> bool {
         fence(Ordering::SeqCst);
         self.begun.load(Ordering::SeqCst) != ended
@@ -182,10 +186,11 @@ impl BufferState {
         drop(self.call_lock.write().await);
     }
 
-    /// Takes a shared lease for a copy beside readers. False: it was refused.
+    /// Acquires the shared lease of a copy to another tier that is made while others read; returns false if it is
+    /// refused.
     pub(super) fn begin_shared_copy(&self) -> bool {
         self.shared_copies.fetch_add(1, Ordering::SeqCst);
-        // A thread that sees the lease sees this too.
+        // A thread that sees the lease that the copy acquires next must also see this count.
         fence(Ordering::SeqCst);
         let shared = self.lease.acquire_shared().is_ok();
         if !shared {
@@ -194,7 +199,8 @@ impl BufferState {
         shared
     }
 
-    /// Releases that lease, if it is held. Returns whether it blocked a migration.
+    /// Releases the lease of a shared copy (one made while others read), if one is in progress; returns whether that
+    /// lease blocked a migration.
     pub(super) fn end_shared_copy(&self) -> bool {
         if !self.has_shared_copy() {
             return false;
@@ -204,41 +210,42 @@ impl BufferState {
         wanted
     }
 
-    /// A mark for [`had_shared_copy_since`](Self::had_shared_copy_since).
+    /// The current count of shared copies, as a mark for [`had_shared_copy_since`](Self::had_shared_copy_since).
     pub(super) fn shared_copies(&self) -> usize {
         self.shared_copies.load(Ordering::SeqCst)
     }
 
-    /// Whether a copy beside readers is in progress.
+    /// Whether a shared copy (one made while others read) is in progress.
     pub(super) fn has_shared_copy(&self) -> bool {
         self.shared_copies() % 2 == 1
     }
 
-    /// Whether such a copy was active since the mark: a lease that was refused for may have been its.
+    /// Whether a shared copy (one made while others read) was active since the mark `since`. If so, the lease that
+    /// caused a refusal may have been that copy's.
     pub(super) fn had_shared_copy_since(&self, since: usize) -> bool {
         fence(Ordering::SeqCst);
         since % 2 == 1 || self.shared_copies() != since
     }
 
-    /// The notification of the end of a migration.
+    /// The notification that a migration of the buffer has ended.
     pub(super) fn changed(&self) -> &Notify {
         self.changed.get_or_init(Box::default)
     }
 
-    /// Notifies listeners that a migration has ended. A listener has checked the state under the manager's lock since,
-    /// or sees what happens after this.
+    /// Notifies listeners that a migration has ended. A caller that begins to listen only now misses nothing: it checks
+    /// the buffer's state afterwards, under the manager's lock.
     pub(super) fn notify_changed(&self) {
         if let Some(changed) = self.changed.get() {
             changed.notify();
         }
     }
 
-    /// Its name.
+    /// Name of the buffer, if it has one.
     pub(super) fn name(&self) -> Option<&str> {
         self.named.as_ref().map(|named| named.name.as_str())
     }
 
-    /// Waits until no copy beside readers is in progress.
+    /// Waits until no shared copy (one made while others read) is in progress.
     pub(super) async fn wait_for_shared_copy(&self) {
         // Listens before it checks, so that no notification is missed.
         let changed = self.changed().listen();

@@ -27,7 +27,7 @@ pub struct DeviceLease<'a> {
 
 /// The bytes of a buffer on a device, for work that writes them.
 ///
-/// Durable bytes and all other copies are stale from now on.
+/// Acquiring the lease makes the durable bytes and all other copies stale.
 #[derive(Debug)]
 pub struct DeviceLeaseMut<'a> {
     buffer: &'a Buffer,
@@ -39,9 +39,10 @@ pub struct DeviceBytes {
     tier: Tier,
     address: u64,
     bytes: u64,
-    /// The stream of the manager's own copies.
+    /// The stream on which the manager orders its own copies of the bytes.
     home: Stream,
-    /// Whether processors address the bytes too: these can only be ordered by waiting.
+    /// Whether processors address the bytes too: their accesses can only be ordered after a stream's work by waiting
+    /// for it.
     shared: bool,
     lent: Mutex<Vec<Stream>>,
 }
@@ -62,11 +63,11 @@ impl DeviceBytes {
         self.tier
     }
 
-    /// Lends the bytes to a stream: orders its work with the manager's own copies.
+    /// Lends the bytes to a stream: orders the stream's work with the manager's own copies.
     ///
-    /// Work submitted to the stream from now on begins after the copies in progress; later work of the manager begins
-    /// after what was submitted before the lease is dropped. Where processors address the same memory, dropping the
-    /// lease waits for that work.
+    /// Work submitted to the stream from now on begins after the manager's copies in progress. The manager's later work
+    /// begins after all work that is submitted to the stream before the lease is dropped. Where processors address the
+    /// same memory, dropping the lease waits for the stream's work.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -76,10 +77,11 @@ impl DeviceBytes {
         Ok(())
     }
 
-    /// Orders later work after the work on those streams. The lease must still be held.
+    /// Orders the manager's later work after the work of the streams that the bytes were lent to. The lease must still
+    /// be held.
     fn reclaim(&mut self) {
         for stream in self.lent.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A lost device refuses: it has no later work then.
+            // This fails only on a lost device, which runs no later work.
             let _ = if self.shared { stream.synchronize() } else { self.home.wait_for(&stream) };
         }
     }
@@ -88,12 +90,12 @@ impl DeviceBytes {
 impl Buffer {
     /// Leases the bytes on the best device that has them or has room; they do not move while it is held.
     ///
-    /// Moves them there first if needed; where the device shares the machine's memory, into that. Waits for calls that
-    /// write.
+    /// Moves the bytes there first if needed; where the device shares the machine's memory, to that memory. Waits for
+    /// calls that write.
     ///
     /// # Errors
-    /// As [`lease_best`](Self::lease_best), and [`Error::Leased`] while any lease is held of bytes that must be moved
-    /// first; [`Error::NoTier`] where no device is large enough; [`Error::Device`].
+    /// As [`lease_best`](Self::lease_best); also [`Error::Leased`] if the bytes must be moved first while any lease is
+    /// held, [`Error::NoTier`] if no device is large enough, and [`Error::Device`].
     pub fn lease_device(&self) -> Result<DeviceLease<'_>, Error> {
         let tiers = self.shared.device_tiers(None)?;
         self.shared.tasks.block_on(|| self.lease_among(Lessee::Thread, &tiers))
@@ -135,7 +137,7 @@ impl Buffer {
         if shared.acquire_shared(buffer, shared.pinned_cap)?.is_none() {
             return Ok(None);
         }
-        // The lease keeps them in place.
+        // While the lease is held, the bytes are not moved.
         let on = shared.on_device(buffer, tiers);
         if !matches!(on, Ok(Some(_))) {
             shared.release_shared(buffer);
@@ -177,7 +179,8 @@ impl Buffer {
         let (shared, buffer) = (&*self.shared, &*self.handle.buffer);
         shared.check_process()?;
         buffer.check_unmapped()?;
-        // Checked first, so that the word is not acquired in vain, nor for bytes that are lost.
+        // Checked before the exclusive lease is acquired, which would be in vain if no device has the bytes or their
+        // copy is lost.
         if shared.on_device(buffer, tiers)?.is_none() {
             return Ok(None);
         }
@@ -200,7 +203,8 @@ impl Buffer {
 }
 
 impl ManagerShared {
-    /// The tiers whose bytes a device addresses: the given one, or all of devices alone, or else the shared one.
+    /// Returns the tiers whose bytes a device addresses: only `on` if that is given; else all tiers in devices' own
+    /// memory; if there are none, the tier that a device shares with the machine.
     fn device_tiers(&self, on: Option<Tier>) -> Result<Vec<Tier>, Error> {
         let all = |wanted: fn(&TierStorage) -> bool| -> Vec<Tier> {
             self.tiers().filter(|tier| self.storage(*tier).is_some_and(wanted)).collect()
@@ -216,7 +220,8 @@ impl ManagerShared {
         if tiers.is_empty() { Err(Error::NoTier("on a device")) } else { Ok(tiers) }
     }
 
-    /// The newest bytes as a device addresses them. Without a lease the result must be checked again.
+    /// Returns the newest bytes as a device addresses them; `None` if none of the tiers has them. Without a lease the
+    /// bytes may be moved, and the caller must check again.
     fn on_device(&self, buffer: &BufferState, tiers: &[Tier]) -> Result<Option<DeviceBytes>, Error> {
         let residence = self.state().ledger.view(buffer.id)?.residence;
         let Some(tier) = tiers.iter().copied().find(|tier| residence.valid(*tier)) else { return Ok(None) };
@@ -248,7 +253,7 @@ impl ManagerShared {
                 continue;
             }
             let event = match location {
-                // Down from a device's own memory to the shared one.
+                // The memory that a device shares is a lower tier than a device's own: the copy down is a replication.
                 DataLocation::Device if self.medium(to) == Medium::Memory => {
                     LedgerEvent::Replicate { id: buffer.id, to }
                 }

@@ -16,34 +16,35 @@ use terrace_device::{
 };
 use terrace_file::{Executor, JoinHandle};
 
-/// Streams for a device's copies, in rotation: waiting for one buffer's work delays one in so many others.
+/// Number of streams that a device's copies use in rotation: waiting for one buffer's work delays one in this many
+/// other buffers.
 const STREAMS: usize = 8;
 
-/// Bytes that a device has left for a tier.
+/// Memory that a device has left for a tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Free bytes by the driver.
+    /// Bytes that the driver reports as free.
     free: u64,
     /// Bytes that the pool may still take from the driver within its capacity.
     allowed: u64,
-    /// Bytes that the pool has taken and does not use.
+    /// Bytes that the pool has taken from the driver and does not use.
     kept: u64,
 }
 
 impl Room {
-    /// All bytes that buffers can get.
+    /// Bytes that new buffers can get, from the driver and from the pool.
     pub(super) fn bytes(&self) -> u64 {
         self.free.min(self.allowed).saturating_add(self.kept)
     }
 
-    /// Bytes that a tier with `used` bytes may have if the driver keeps `spare` bytes for other users.
+    /// The capacity in bytes for a tier that uses `used` bytes, if the driver keeps `spare` bytes free for other users.
     pub(super) fn capacity(&self, used: u64, spare: u64) -> u64 {
         let own = used.saturating_add(self.kept);
         let left = own.saturating_add(self.free).saturating_sub(spare);
         left.min(own.saturating_add(self.allowed))
     }
 
-    /// Whether the driver has less than `spare` bytes, and trimming the pool would help.
+    /// Whether the driver has fewer than `spare` bytes free, and trimming the pool would give it more.
     pub(super) fn is_short(&self, spare: u64) -> bool {
         self.free < spare && self.kept > 0
     }
@@ -54,7 +55,7 @@ pub(super) struct DeviceTier {
     device: Device,
     /// Streams on which memory is allocated, filled and freed.
     streams: Vec<Stream>,
-    /// Copies allocated so far.
+    /// Number of copies allocated so far; selects the stream of the next one.
     next_stream: AtomicUsize,
     engine: TransferEngine,
 }
@@ -71,13 +72,13 @@ impl DeviceTier {
         device.description().capabilities.contains(Capabilities::INTEGRATED | Capabilities::PINNED)
     }
 
-    /// Its name for people: `cuda:0`.
+    /// Name of the device for users, such as `cuda:0`.
     pub(super) fn name(&self) -> String {
         let description = self.device.description();
         format!("{}:{}", description.backend, description.ordinal)
     }
 
-    /// Bytes that it has left for a tier of this medium.
+    /// Memory that the device has left for a tier of this medium.
     pub(super) fn room(&self, medium: Medium) -> Result<Room, Error> {
         let stats = self.device.stats();
         let pool = if medium == Medium::Device { stats.pool } else { stats.pinned };
@@ -94,7 +95,7 @@ impl DeviceTier {
         &self.streams[self.next_stream.fetch_add(1, Ordering::Relaxed) % STREAMS]
     }
 
-    /// The stream of shared memory.
+    /// The stream that orders uses of memory shared with the machine.
     pub(super) fn home(&self) -> &Stream {
         &self.streams[0]
     }
@@ -108,7 +109,7 @@ impl DeviceTier {
     pub(super) fn allocate(&self, bytes: u64, tasks: &Executor) -> Result<Arc<DeviceCopy>, Error> {
         let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
         let stream = self.stream();
-        // Without fallback to the machine's memory, which is another tier.
+        // `on_device` does not fall back to the machine's memory, which is another tier.
         let buffer = DeviceBuffer::on_device(&self.device, stream, len)?;
         Ok(Arc::new(DeviceCopy {
             address: buffer.address(),
@@ -124,24 +125,24 @@ impl DeviceTier {
 /// A copy of a buffer on a device.
 pub(super) struct DeviceCopy {
     pub address: u64,
-    /// Orders other work with the transfers of this copy.
+    /// The stream that orders other work with this copy's transfers.
     pub stream: Stream,
     engine: TransferEngine,
     tasks: Executor,
-    /// `None` while a transfer owns it, and after it was lost.
+    /// The device memory. `None` while a transfer owns it, and after a failed transfer has lost it.
     buffer: Mutex<Option<DeviceBuffer<u8>>>,
-    /// Why it was lost.
+    /// Why a transfer has lost the device memory, if one has.
     lost: OnceLock<DeviceError>,
 }
 
 impl DeviceCopy {
     /// # Errors
-    /// Why it was lost.
+    /// Why a transfer has lost the device memory.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.lost.get().map_or(Ok(()), |error| Err(error.clone().into()))
     }
 
-    /// Uploads to byte `at` of it. Begins at once.
+    /// Uploads host bytes to the copy, from its byte `at` on. Begins at once, whether or not the handle is awaited.
     pub(super) fn upload<H: HostSource<u8>>(self: &Arc<Self>, at: usize, host: H) -> JoinHandle<Result<H, Error>> {
         let copy = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -160,7 +161,7 @@ impl DeviceCopy {
         })
     }
 
-    /// Downloads from byte `at` of it. Begins at once.
+    /// Downloads bytes of the copy, from its byte `at` on. Begins at once, whether or not the handle is awaited.
     pub(super) fn download<H: HostBuffer<u8>>(self: &Arc<Self>, at: usize, host: H) -> JoinHandle<Result<H, Error>> {
         let copy = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -186,14 +187,14 @@ impl DeviceCopy {
 
     fn undone(&self, slot: &mut Option<DeviceBuffer<u8>>, back: Option<DeviceBuffer<u8>>, error: DeviceError) -> Error {
         if back.is_none() {
-            // Set once: no transfer begins after that.
+            // `lost` is set only once, since no transfer begins after that.
             let _ = self.lost.set(error.clone());
         }
         *slot = back;
         error.into()
     }
 
-    /// Fills it with zeros in stream order; does not wait for that.
+    /// Enqueues a fill of the copy with zeros on its stream, and does not wait until the fill is done.
     pub(super) async fn zero(&self) -> Result<(), Error> {
         let mut slot = self.buffer.lock().await;
         self.check()?;

@@ -1,7 +1,7 @@
 //! Durable buffers: named ones, recovered when a manager is built on the same directory.
 //!
 //! Promises upward: after [`sync`](ManagerShared::sync) returned Ok, a restart finds the bytes that the buffer had when
-//! it was called, or later synced ones; a removed buffer is gone then too.
+//! `sync` was called, or bytes of a later sync; a restart does not find a removed buffer.
 //!
 //! The store's metadata of a buffer's object: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name (UTF-8).
 
@@ -26,10 +26,11 @@ const HEADER: usize = 16;
 /// Most bytes of a name.
 pub const MAX_NAME_BYTES: usize = MAX_META_BYTES - HEADER;
 
-/// The changes to commit, the versions of chunks that are durable then, and the number of writes before.
+/// The changes to commit, the version of each chunk that is durable after the commit, and the number of writes to the
+/// buffer that these include.
 type CommitPlan = (Vec<Change>, Versions, u64);
 
-/// Receives how a move ended.
+/// Receives the end of a move.
 type MoveReceiver = oneshot::Receiver<Result<bool, Error>>;
 
 /// A buffer's metadata in the store.
@@ -65,7 +66,7 @@ impl BufferMeta {
         self.bytes.div_ceil(self.chunk.into())
     }
 
-    /// Whether each part of an object is a chunk of the buffer, with the chunk's length.
+    /// Whether each part of a stored object is a chunk of the buffer and has that chunk's length.
     fn fits(&self, object: &Object) -> bool {
         let left = |part: u32| self.bytes.checked_sub(u64::from(part) * u64::from(self.chunk)).filter(|left| *left > 0);
         object
@@ -75,12 +76,14 @@ impl BufferMeta {
     }
 }
 
-/// A store's cap bounds the memory for records of recovered chunks, however long the buffers claim to be: one chunk for
-/// so many bytes of the cap. Chunks have at least 4 KiB, so that buffers of 64 times the cap can be recovered.
+/// At recovery, a store may have at most as many chunks as its cap in bytes divided by this. That bounds the memory for
+/// records of chunks, whatever length the stored buffers claim. As chunks have at least 4 KiB, buffers of 64 times the
+/// cap can be recovered.
 const CHUNK_RECORDS: u64 = 64;
 
 impl ManagerShared {
-    /// The tier for a buffer's durable bytes: the one that has some, of it or of its name; else the best file tier.
+    /// Returns the tier for a buffer's durable bytes: the one that has durable bytes of the buffer, or of a removed
+    /// buffer with its name; else the best file tier.
     ///
     /// # Errors
     /// [`Error::NoTier`].
@@ -99,7 +102,7 @@ impl ManagerShared {
         let _sync = named.sync_lock.lock().await;
         let (tier, store) = self.durable_tier(named)?;
         let (changes, versions, written) = loop {
-            // Waits while it is written in files.
+            // Waits while the buffer is being allocated, or written in files.
             self.wait_until(buffer, || Ok((!self.state().busy.contains(&buffer.id)).then_some(()))).await?;
             if let Some(ready) = self.commit_plan(buffer, tier, (name, *object))? {
                 break ready;
@@ -111,7 +114,8 @@ impl ManagerShared {
         let mut state = self.state();
         state.tombstones.removed(name, &tombstones);
         buffer.copies().durable = Some(Box::new(versions));
-        // If it was written meanwhile, the copy is newer than what is durable.
+        // If the buffer was written during the commit, its copy is newer than the durable bytes, and must not count as
+        // synced.
         if state.ledger.view(buffer.id).is_ok_and(|view| view.version == written) {
             let _ = state.handle(self, LedgerEvent::Synced { id: buffer.id, tier });
         }
@@ -119,7 +123,7 @@ impl ManagerShared {
         Ok(())
     }
 
-    /// The changes to commit, if the tier has all newest bytes.
+    /// Returns the changes to commit; `None` if the tier does not have all newest bytes.
     fn commit_plan(
         &self,
         buffer: &BufferState,
@@ -166,7 +170,7 @@ impl ManagerShared {
                 continue;
             };
             match outcome.await.map_err(|_| Error::Closed)? {
-                // Another request ended: now it is this one's turn.
+                // The call had joined a different move, which has ended: now it submits its own.
                 _ if !mine => {}
                 Ok(true) => return Ok(()),
                 Ok(false) if buffer.is_freed() => return Err(Error::Freed),
@@ -176,8 +180,8 @@ impl ManagerShared {
         }
     }
 
-    /// Submits a move, or joins the pending one; returns its receiver, and whether it is the requested move. `None`: a
-    /// call blocks it that will end soon.
+    /// Submits a move, or joins the pending one; returns its receiver, and whether it is the requested move. `None` if
+    /// the lease of a call, which will end soon, blocks the move.
     fn submit_move(
         self: &Arc<Self>,
         buffer: &BufferState,
@@ -195,15 +199,15 @@ impl ManagerShared {
         }
     }
 
-    /// Recovers the buffers of all stores, even beyond capacities, with chunks of at most `most` bytes. Called before
-    /// there are other buffers.
+    /// Recovers the buffers of all stores, even beyond capacities, with chunks of at most `most` bytes. Must be called
+    /// before other buffers are allocated.
     pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
         for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
             let (mut chunks, cap) = (0, store.stats().cap);
             for number in store.objects() {
                 let Some(object) = store.object(number) else { continue };
                 let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
-                // Object numbers are assigned in sequence from 1 on.
+                // Managers assign object numbers in sequence from 1 on, so a number this large is another program's.
                 let meta = BufferMeta::decode(&object.meta).filter(|_| number < u64::MAX / 2).ok_or_else(unknown)?;
                 if u64::from(meta.chunk) > most {
                     return Err(Error::Chunks { name: meta.name, bytes: meta.chunk });
@@ -232,7 +236,7 @@ impl ManagerShared {
         let mut state = self.state();
         state.check_metadata_room(self, metadata_bytes)?;
         state.next_object = state.next_object.max(number + 1);
-        // There may be fewer tenants now.
+        // There may be fewer tenants than when the buffer was made durable: then the first one gets it.
         let tenant = if state.ledger.tenant_bytes(meta.tenant).is_some() { meta.tenant } else { 0 };
         let ticket = state.ticket(waiter);
         state.handle(self, LedgerEvent::Adopt { ticket, bytes: meta.bytes, tenant, tier })?;
@@ -264,8 +268,8 @@ impl ManagerShared {
             let (ended, copies, changed) = (buffer.ended_calls(), buffer.shared_copies(), buffer.changed().listen());
             let freed = {
                 let mut state = self.state();
-                // It is being allocated, or written in files. Checked first, as a refused free notifies listeners, and
-                // this call is one.
+                // A busy buffer is being allocated, or written in files: wait. This is checked first, because a refused
+                // free notifies listeners, and `changed` is one of them.
                 let freed = if state.busy.contains(&buffer.id) { None } else { Some(state.free(self, buffer)) };
                 if let (Some(Ok(())), Some(named), Some((tier, _))) = (freed, named, durable_tier) {
                     state.tombstones.add(&named.name, tier, named.object);
@@ -282,7 +286,7 @@ impl ManagerShared {
                 Some(freed) => break freed?,
             }
         }
-        // A copy in progress ends first: only then is the name free.
+        // Waits for the end of a copy in progress: the name is free only after that.
         self.wait_until(buffer, || Ok(buffer.is_freed().then_some(()))).await?;
         let (Some(NameRecord { name, .. }), Some((_, store))) = (named.map(Box::as_ref), durable_tier) else {
             return Ok(());
@@ -294,7 +298,8 @@ impl ManagerShared {
         Ok(())
     }
 
-    /// Allocates a buffer. If a tier has less room than assumed, it is suspended or shrinks, and the next one is tried.
+    /// Allocates a buffer. If a tier has less memory than the ledger assumed, the tier is suspended or shrinks, and the
+    /// request is repeated, which tries the next tier.
     pub(super) async fn allocate(
         self: &Arc<Self>,
         bytes: u64,
@@ -306,7 +311,8 @@ impl ManagerShared {
             match answered {
                 Err(Error::Device(_) | Error::Memory(_)) if others.next().is_some() => {}
                 Err(error @ Error::NoRoom { .. }) if others.next().is_some() => short = Some(error),
-                // It fits the tier's limit, but not its free memory in one piece.
+                // If an earlier attempt failed because a tier's free memory is fragmented, report that error: the
+                // buffer fits the tier's limit.
                 Err(
                     refused @ Error::Refused(Refusal {
                         reason: RefusalReason::TooLarge | RefusalReason::NoRoom, ..
@@ -330,7 +336,8 @@ impl ManagerShared {
             let mut state = self.state();
             let metadata_bytes = self.metadata_bytes(bytes, self.chunk, name.as_deref());
             if let Err(error) = state.check_metadata_room(self, metadata_bytes) {
-                // A request that no tier can ever hold gets the more helpful error.
+                // If no tier can ever hold the buffer, the ledger's refusal says more than the lack of room for
+                // metadata.
                 return Err(state.ledger.refusal(bytes, tenant).map_or(error, Error::Refused));
             }
             let name = match name {
@@ -353,7 +360,7 @@ impl ManagerShared {
     }
 }
 
-/// A request for a buffer. Dropped without an answer, it is cancelled.
+/// An allocation request. Dropping it before it is answered cancels it.
 struct AllocationRequest<'a> {
     shared: &'a Arc<ManagerShared>,
     ticket: u64,
@@ -367,10 +374,11 @@ impl Drop for AllocationRequest<'_> {
             return;
         }
         let mut state = self.shared.state();
-        // The sender holds the lock when it answers.
+        // The lock of `state` is held, as it is whenever a request is answered: no answer can come between these two
+        // calls.
         self.outcome.close();
-        // Rejected while the buffer is being allocated, which is freed then as it has no receiver; or when it is freed
-        // already.
+        // The ledger rejects the event while the buffer is being allocated: then the allocating task frees it, as there
+        // is no receiver. It also rejects the event if the buffer is freed already.
         let _ = match self.outcome.try_recv() {
             Ok(Some(Ok(buffer))) => state.free(self.shared, &buffer),
             _ => state.handle(self.shared, LedgerEvent::Cancel { ticket: self.ticket }),

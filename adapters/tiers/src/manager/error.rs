@@ -7,7 +7,7 @@ use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
 use terrace_file::{FileFault, StoreError};
 
-/// Why a call of a manager failed. Its buffers are as they were.
+/// Why a call of a manager failed. The manager's buffers are as they were before the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No buffer could be granted.
@@ -16,7 +16,7 @@ pub enum Error {
     Rejected(Rejected),
     /// A file tier failed.
     Store(StoreError),
-    /// A device failed, or is lost. Bytes that only it had are back if the device is.
+    /// A device failed or is lost. Bytes that only the device had are available again if the device recovers.
     Device(DeviceError),
     /// The ledger's settings are invalid.
     Setup(SetupError),
@@ -41,15 +41,15 @@ pub enum Error {
         offset: u64,
         /// Bytes of the range.
         bytes: u64,
-        /// Bytes of the buffer.
+        /// Size of the buffer in bytes.
         of: u64,
     },
-    /// Leased bytes would exceed the cap: release leases, or raise it. A buffer counts also after its last lease, while
-    /// a copy that began beside that lease is in progress.
+    /// The bytes of leased buffers would exceed the cap: release leases, or raise the cap. A buffer also counts after
+    /// its last lease is released, while a copy that began during that lease is in progress.
     PinnedCap {
-        /// Bytes of the buffer.
+        /// Size of the buffer in bytes.
         asked: u64,
-        /// Bytes leased already.
+        /// Bytes of all buffers that are leased already.
         pinned: u64,
         /// The limit.
         cap: u64,
@@ -59,36 +59,36 @@ pub enum Error {
         /// The tier.
         tier: Tier,
     },
-    /// A tier is suspended after a failure, until its time is over or the cause is gone.
+    /// A tier is suspended after a failure, until its backoff is over or the cause is gone.
     Suspended {
         /// The tier.
         tier: Tier,
-        /// Milliseconds left, as of the last [`tick`](super::Manager::tick).
+        /// Milliseconds until the suspension ends, as of the last [`tick`](super::Manager::tick).
         left: u64,
         /// The failure.
         why: Box<Error>,
     },
-    /// The manager has no such tier.
+    /// The manager has no tier that the call needs; the text says which.
     NoTier(&'static str),
     /// The manager has no tier of this kind.
     Absent(detect::TierKind),
     /// A mapped file is only read in place: it cannot be written, moved or made durable.
     Mapped,
-    /// Only named buffers can be made durable: they are found by name.
+    /// The buffer has no name, so it cannot be made durable: a restart finds buffers by name.
     Unnamed,
     /// Another buffer has this name.
     NameTaken(String),
     /// Two directories have a durable buffer of this name.
     Twice(String),
-    /// A durable buffer's chunks are larger than the staging memory, or than a slab: build with a
-    /// [`chunk`](super::ManagerBuilder::chunk) as large as that, and with caps of 64 times as much.
+    /// The chunks of a durable buffer are larger than the staging memory or than a slab: build the manager with a
+    /// [`chunk`](super::ManagerBuilder::chunk) of at least this size, and with caps of 64 times as many bytes.
     Chunks {
         /// Name of the buffer.
         name: String,
         /// Size of its chunks in bytes.
         bytes: u32,
     },
-    /// The parts of a durable buffer of this name do not have its chunks' lengths: no manager wrote it.
+    /// The stored parts of a durable buffer of this name do not have the lengths of its chunks: no manager wrote it.
     BadBuffer(String),
     /// No buffer has this name.
     NoSuchName(String),

@@ -1,7 +1,7 @@
 //! Handles of buffers, which users hold.
 //!
-//! Promises upward: a buffer without a name is freed when its last handle is dropped; when the last handle of all is
-//! dropped, operations in progress have ended.
+//! Promises upward: a buffer without a name is freed when its last handle is dropped; dropping the last handle of a
+//! manager and its buffers waits for operations in progress, for ten seconds at most.
 
 use super::ManagerShared;
 use super::buffer_state::BufferState;
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 use terrace_file::{JoinHandle, is_in_task, is_worker_thread};
 use terrace_guard::ProcessOwned;
 
-/// Held by each handle of a manager or a buffer; when the last is dropped, waits for operations in progress. Dropped
-/// after the handle that it stands in.
+/// Shared by all handles of a manager and its buffers: dropping the last one waits for operations in progress. Each
+/// handle must drop it after its own reference to the manager.
 pub(super) struct ShutdownGuard {
     pub shared: Weak<ManagerShared>,
 }
 
-/// How long the last handle waits for operations in progress: copies of a large buffer to a slow disk.
+/// How long the last handle waits for operations in progress, such as copies of a large buffer to a slow disk.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let begun = Instant::now();
-        // A task, or a callback on one of the manager's threads, that drops the last handle cannot wait for itself:
-        // then that thread shuts the manager down.
+        // If a task or a callback on one of the manager's threads drops the last handle, it must not wait: it would
+        // wait for itself. That thread then shuts the manager down.
         while !is_in_task()
             && !is_worker_thread()
             && Arc::strong_count(&shared) > 1
@@ -58,8 +58,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.buffer.named.is_none() {
             let mut state = self.shared.state();
-            // Rejected if it was freed already. No user holds a lease, as a lease borrows a handle. A copy in progress
-            // ends first.
+            // The ledger rejects this if the buffer was freed already. No user holds a lease, as a lease borrows a
+            // handle. A copy in progress ends before the buffer is forgotten.
             let _ = state.handle(&self.shared, LedgerEvent::Free { id: self.buffer.id });
             self.shared.unlock(state);
         }
@@ -76,12 +76,12 @@ impl Buffer {
         Self { shared: shared.clone(), handle: ProcessOwned::new(Arc::new(handle)), _shutdown: shutdown.clone() }
     }
 
-    /// Its size in bytes.
+    /// Size of the buffer in bytes.
     pub fn bytes(&self) -> u64 {
         self.handle.buffer.bytes
     }
 
-    /// Its name.
+    /// Name of the buffer, if it has one.
     pub fn name(&self) -> Option<&str> {
         self.handle.buffer.name()
     }
@@ -110,7 +110,7 @@ impl Buffer {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
         let read = self.shared.tasks.spawn(async move {
             let buffer = &buffer.handle.buffer;
-            // Checked before memory is allocated for it.
+            // The range is checked before memory is allocated for the bytes.
             ManagerShared::inside(buffer, offset, bytes as u64)?;
             let mut to = vec![0; bytes];
             shared.read(buffer, offset, &mut to).await?;
@@ -133,7 +133,8 @@ impl Buffer {
         {
             return Ok(());
         }
-        // Refused writes try again too: the write waits for a copy that began beside a reader.
+        // A refused write is tried again too: `write_async` waits for a copy made while others read, whose lease may
+        // have refused it.
         self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))
     }
 

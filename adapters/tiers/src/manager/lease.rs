@@ -30,19 +30,20 @@ pub struct LeaseMut<'a> {
 /// The result of one attempt to acquire a lease.
 enum LeaseAttempt<T> {
     Taken(T),
-    /// The bytes are not in memory, or are being moved.
+    /// The bytes are not in the requested tier, or are being moved.
     NotInPlace,
-    /// A call blocks it that will end soon.
+    /// The lease of a call, which will end soon, blocks the attempt.
     CallActive,
-    /// A copy that began beside a reader blocks it.
+    /// A copy to another tier that is made while others read holds a shared lease, which blocks the attempt; the copy
+    /// will end.
     CopyActive,
 }
 
 impl Buffer {
     /// Leases the bytes in the best tier that processors address; they do not move while it is held.
     ///
-    /// Moves them there first, up from files or down from a device; waits for calls that write. For an address on a
-    /// device see [`lease_device`](Self::lease_device).
+    /// Moves the bytes there first, up from files or down from a device; waits for calls that write. For an address on
+    /// a device see [`lease_device`](Self::lease_device).
     ///
     /// # Errors
     /// [`Error::Leased`] while a [`LeaseMut`] is held; [`Error::PinnedCap`]; [`Error::NoRoom`] when memory has no room
@@ -59,8 +60,8 @@ impl Buffer {
 
     /// As [`lease_best`](Self::lease_best), as a future.
     ///
-    /// Lessees whose buffers are evicted before they are leased proceed one at a time; a future that is not polled
-    /// blocks no other: it starts anew when it is.
+    /// Lessees whose buffers are evicted again before they can lease them proceed one at a time. A future that is not
+    /// polled does not block the other lessees: they overtake it, and it starts anew when it is polled.
     ///
     /// # Errors
     /// As [`lease_best`](Self::lease_best).
@@ -68,8 +69,8 @@ impl Buffer {
         self.lease_by(Lessee::Future, || self.try_lease(), || self.move_to_memory()).await
     }
 
-    /// Acquires a lease once the bytes are in the requested tier. The steps it waits for are tasks: between two polls
-    /// this future holds nothing that others wait for.
+    /// Acquires a lease once the bytes are in the requested tier. Every step that it waits for runs as a task, so a
+    /// future that is not polled keeps nothing from other lessees.
     pub(super) async fn lease_by<T>(
         &self,
         lessee: Lessee,
@@ -81,12 +82,12 @@ impl Buffer {
         loop {
             let step = match self.attempt_lease(&attempt)? {
                 LeaseAttempt::Taken(lease) => return Ok(lease),
-                // A call releases its lease before it releases `call_lock`.
+                // The call holds `call_lock`, and releases its lease before that lock.
                 LeaseAttempt::CallActive => self.wait_for(|buffer| async move { buffer.wait_for_calls().await }),
                 LeaseAttempt::CopyActive => self.wait_for(|buffer| async move { buffer.wait_for_shared_copy().await }),
                 LeaseAttempt::NotInPlace => {
-                    // It was evicted before it was leased, for lessees that may suffer the same without end: they
-                    // proceed one at a time.
+                    // The bytes were moved in, and evicted again before they were leased. Lessees can do that to each
+                    // other without end, so they proceed one at a time from here on.
                     if brought {
                         gate_pass.take().await;
                         self.shared.check_process()?;
@@ -110,7 +111,7 @@ impl Buffer {
         })
     }
 
-    /// Attempts to acquire a lease, which a call may block.
+    /// Attempts to acquire a lease; tells whether a call or a copy, which will end soon, blocks it.
     fn attempt_lease<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<LeaseAttempt<T>, Error> {
         let buffer = &self.handle.buffer;
         let (ended, copies) = (buffer.ended_calls(), buffer.shared_copies());
@@ -144,7 +145,7 @@ impl Buffer {
         }))
     }
 
-    /// Leases the bytes in the best memory tier to write; durable bytes are older from now on.
+    /// Leases the bytes in the best memory tier to write; durable bytes are outdated until the next sync.
     ///
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while any lease is held.
@@ -193,7 +194,7 @@ impl ManagerShared {
         }
     }
 
-    /// The best tier of a medium that is large enough.
+    /// The best tier of a medium with a capacity of at least `bytes`.
     pub(super) fn large(&self, bytes: u64, medium: Medium) -> Result<Tier, Error> {
         let state = self.state();
         let large = |tier: &Tier| state.ledger.tier(*tier).is_some_and(|view| view.capacity >= bytes);

@@ -15,7 +15,7 @@ use terrace_guard::Process;
 #[derive(Debug, Default)]
 pub(super) struct LeaseGate {
     state: Mutex<State>,
-    /// Notified when the gate is free or may be taken over.
+    /// Notified when the gate is free, or when another lessee may take it over.
     free: Notify,
 }
 
@@ -23,12 +23,12 @@ pub(super) struct LeaseGate {
 struct State {
     holder: Option<u64>,
     due: bool,
-    /// The last number assigned: a holder gets a new one for each step.
+    /// The last number assigned to a holder, which gets a new number for each step.
     last: u64,
 }
 
 impl State {
-    /// Assigns the gate to a new number.
+    /// Gives the gate to a holder with a new number; returns that number.
     fn next_holder(&mut self) -> Option<u64> {
         self.last += 1;
         (self.holder, self.due) = (Some(self.last), false);
@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-/// What runs a lessee: this decides whether it may stop being polled.
+/// What polls a lessee's future: this decides whether the future may stop being polled while it holds the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lessee {
     /// A blocked thread, which polls its future whenever it is woken.
@@ -46,7 +46,7 @@ pub(super) enum Lessee {
 }
 
 impl LeaseGate {
-    /// A pass for a lessee that may need the gate later.
+    /// Returns a pass for a lessee that may need the gate later; does not take the gate.
     pub(super) fn pass(self: &Arc<Self>, lessee: Lessee) -> GatePass {
         GatePass { gate: Arc::clone(self), lessee, number: None, process: Process::current() }
     }
@@ -55,7 +55,7 @@ impl LeaseGate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks a holder's step as ended: if it is not polled, another lessee may take over.
+    /// Marks a holder's step as ended: from now on until the holder is polled, another lessee may take the gate over.
     fn is_due(&self, number: u64) {
         let mut state = self.state();
         if state.holder == Some(number) {
@@ -70,18 +70,19 @@ impl LeaseGate {
 pub(super) struct GatePass {
     gate: Arc<LeaseGate>,
     lessee: Lessee,
-    /// Its number while it holds the gate.
+    /// The lessee's number while it holds the gate.
     number: Option<u64>,
     process: Process,
 }
 
 impl GatePass {
-    /// Waits for the gate. In a forked child it returns at once without it: no holder continues there.
+    /// Waits until this pass holds the gate. In a forked child it returns at once without the gate, as no holder runs
+    /// there.
     pub(super) async fn take(&mut self) {
-        // Checked in each round, as the wait ends at once in a child.
+        // Checked in each round, as `free` is ready at once in a forked child.
         while self.process.is_current() {
             let gate = Arc::clone(&self.gate);
-            // Listened for before looking, so that nothing is missed.
+            // Listens before it tries, so that no notification is missed.
             let free = gate.free.listen();
             if self.number.is_some() || self.try_take() {
                 return;
@@ -99,14 +100,15 @@ impl GatePass {
         true
     }
 
-    /// Waits for the end of a step. If another lessee took over meanwhile, the gate is lost.
+    /// Waits for the end of a step. If another lessee takes the gate over during the step, this pass loses the gate.
     pub(super) async fn during(&mut self, tasks: &Executor, step: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
         let step = match (self.number, self.lessee) {
             (Some(number), Lessee::Future) => {
                 let (gate, own) = (Arc::clone(&self.gate), tasks.clone());
                 tasks.spawn(async move {
                     let ended = step.await;
-                    // In a task of its own, so that the waiter of the step is woken first.
+                    // The step is marked as ended in a separate task, which runs after the waiter of the step has been
+                    // woken.
                     drop(own.spawn(async move { gate.is_due(number) }));
                     ended
                 })
@@ -124,7 +126,7 @@ impl GatePass {
     fn stay(&mut self) {
         let mut state = self.gate.state();
         let gate = self.number.is_some() && self.number == state.holder;
-        // The mark of the last step may still come, with the old number.
+        // The task that marks the last step as ended may still run: its number is outdated then, so it has no effect.
         self.number = if gate { state.next_holder() } else { None };
     }
 }
@@ -149,8 +151,8 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    /// Whether another lessee can take over from one that was not polled since its step ended; and whether the first
-    /// notices.
+    /// Whether another lessee can take the gate over from one that was not polled since its step ended, and whether
+    /// that one notices.
     fn is_overtaken(lessee: Lessee) -> (bool, bool) {
         let (gate, tasks) = (Arc::new(LeaseGate::default()), Executor::new());
         let [mut first, mut second] = [lessee, Lessee::Future].map(|lessee| gate.pass(lessee));
@@ -168,7 +170,7 @@ mod tests {
         (overtaken, !alone_still)
     }
 
-    /// The mark of a step comes when its holder waits for the next step.
+    /// The task that marks a step as ended runs when the holder already waits for its next step.
     #[test]
     fn who_goes_on_keeps_the_place() {
         let (gate, tasks) = (Arc::new(LeaseGate::default()), Executor::new());
@@ -176,7 +178,7 @@ mod tests {
         assert!(first.try_take());
         let mut step = Box::pin(first.during(&tasks, tasks.spawn(async { Ok(()) })));
         let mut context = Context::from_waker(Waker::noop());
-        // One task at a time: the step, then its waiter; the task that marks it is left.
+        // Runs one task at a time: first the step, then its waiter. The task that marks the step as ended is left over.
         while step.as_mut().poll(&mut context).is_pending() {
             assert!(tasks.run_one(0));
         }

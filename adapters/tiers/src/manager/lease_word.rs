@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use terrace_core::lease::LeaseError;
 use terrace_core::residence::Tier;
 
-/// The shared lease of a call that reads on a device; released on drop.
+/// The shared lease of a call that reads on a device. Dropping it releases the lease.
 pub(super) struct CallLease<'a> {
     shared: &'a ManagerShared,
     buffer: &'a BufferState,
@@ -31,9 +31,9 @@ impl State {
     /// Counts a buffer as pinned.
     ///
     /// # Errors
-    /// [`Error::PinnedCap`], even after all buffers without leases were uncounted.
+    /// [`Error::PinnedCap`] if the cap would be exceeded even after all buffers without leases are uncounted.
     fn pin(&mut self, buffer: &BufferState, cap: u64) -> Result<(), Error> {
-        // Another thread counted it meanwhile.
+        // Another thread may have counted the buffer meanwhile.
         if buffer.lease.is_counted() {
             return Ok(());
         }
@@ -44,7 +44,7 @@ impl State {
         if self.pinned + buffer.weight() > cap {
             return Err(Error::PinnedCap { asked: buffer.weight(), pinned: self.pinned, cap });
         }
-        // If the word was closed meanwhile, the next attempt to acquire it finds out.
+        // If the lease word was closed meanwhile, nothing is counted, and the next attempt to acquire it fails.
         if buffer.lease.set_counted() == Ok(true) {
             self.pinned += buffer.weight();
         }
@@ -53,8 +53,8 @@ impl State {
 }
 
 impl ManagerShared {
-    /// Uncounts the buffer of a call if the cap is exceeded: calls may pin above the cap, as they release their leases
-    /// before they end.
+    /// Uncounts a call's buffer if more than the cap is pinned. Calls may pin above the cap, as they release their
+    /// leases before they end.
     pub(super) fn uncount_over_cap(&self, buffer: &BufferState) {
         if !self.over_cap.load(Ordering::Relaxed) {
             return;
@@ -66,7 +66,7 @@ impl ManagerShared {
         self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
     }
 
-    /// Counts a buffer as pinned; calls pass no limit as `cap`.
+    /// Counts a buffer as pinned, within `cap`; calls pass `u64::MAX`, which is no limit.
     fn pin(&self, buffer: &BufferState, cap: u64) -> Result<(), Error> {
         let mut state = self.state();
         state.pin(buffer, cap)?;
@@ -74,7 +74,7 @@ impl ManagerShared {
         Ok(())
     }
 
-    /// Acquires a shared lease of the bytes in memory; returns their address. `None`: memory does not have the newest
+    /// Acquires a shared lease of the bytes in memory; returns their address. `None` if memory does not have the newest
     /// bytes, or they are being moved.
     #[inline]
     pub(super) fn acquire_shared_memory(&self, buffer: &BufferState, cap: u64) -> Result<Option<*mut u8>, Error> {
@@ -86,8 +86,8 @@ impl ManagerShared {
         Ok(start)
     }
 
-    /// Acquires a shared lease and counts it within the cap; returns the address in memory, null where only a device
-    /// has the bytes. `None`: only files have the newest bytes, or they are being moved.
+    /// Acquires a shared lease and counts the buffer as pinned, within `cap`. Returns the bytes' address in memory,
+    /// null if only a device has them; `None` if only files have them, or they are being moved.
     #[inline]
     pub(super) fn acquire_shared(&self, buffer: &BufferState, cap: u64) -> Result<Option<*mut u8>, Error> {
         loop {
@@ -116,7 +116,7 @@ impl ManagerShared {
         range: (u64, u64),
         cap: u64,
     ) -> Result<Option<*mut u8>, Error> {
-        // Checked first, so that the word is not acquired in vain.
+        // If memory has no newest bytes, acquiring the lease would be in vain.
         if buffer.best.load(Ordering::Relaxed).is_null() && !buffer.is_freed() {
             return buffer.check_unmapped().map(|()| None);
         }
@@ -124,8 +124,8 @@ impl ManagerShared {
         Ok(tier.map(|_| buffer.best.load(Ordering::Relaxed)))
     }
 
-    /// Acquires the exclusive lease and records a write to these bytes in the best tier that has the newest bytes and
-    /// that `those` accepts. `None`: there is none, or the bytes are being moved.
+    /// Acquires the exclusive lease, and records a write to these bytes in the best tier that has the newest ones and
+    /// that `those` accepts. `None` if there is no such tier, or the bytes are being moved.
     pub(super) fn acquire_exclusive(
         self: &Arc<Self>,
         buffer: &BufferState,
@@ -156,7 +156,7 @@ impl ManagerShared {
             Ok(Some(tier)) => {
                 buffer.copies().wrote(buffer.chunks(offset, bytes));
                 if self.medium(tier) == Medium::Device {
-                    // The copy in memory is stale now.
+                    // The bytes will be written on the device: the copy in memory is stale now.
                     buffer.best.store(std::ptr::null_mut(), Ordering::Release);
                 }
                 Ok(Some(tier))
@@ -175,8 +175,8 @@ impl ManagerShared {
         }
     }
 
-    /// Notifies the ledger that a lease that blocked a migration was released: on a task, so that dropping a lease does
-    /// not wait.
+    /// Notifies the ledger that a lease that blocked a migration was released. A task does this, so that dropping a
+    /// lease does not wait for the manager's lock.
     pub(super) fn notify_released(&self, id: BufferId) {
         if self.check_process().is_err() {
             return;
@@ -190,18 +190,20 @@ impl ManagerShared {
         }));
     }
 
-    /// Acquires a shared lease for a call that takes time. `None` as for [`acquire_shared`](Self::acquire_shared).
+    /// Acquires a shared lease for a call that reads on a device. `None` as for
+    /// [`acquire_shared`](Self::acquire_shared).
     pub(super) fn acquire_for_call<'a>(&'a self, buffer: &'a BufferState) -> Result<Option<CallLease<'a>>, Error> {
         Ok(self.acquire_shared(buffer, u64::MAX)?.map(|_| CallLease { shared: self, buffer }))
     }
 }
 
-/// Whether the requested move of a buffer can be made while it is read.
+/// Whether the requested move of a buffer is a replication, which can run while the buffer is read.
 pub(super) fn is_replicating(waiters: &HashMap<BufferId, (LedgerEvent, Vec<MoveWaiter>)>, id: BufferId) -> bool {
     waiters.get(&id).is_some_and(|(wanted, _)| matches!(wanted, LedgerEvent::Replicate { .. }))
 }
 
-/// The lease status of a buffer. `read`: shared leases do not matter.
+/// Returns the lease status of a buffer. If `read` is true, shared leases do not count, as the move only reads the
+/// bytes.
 pub(super) fn lease_status(
     buffers: &BTreeMap<BufferId, Arc<BufferState>>,
     busy: &BTreeSet<BufferId>,
@@ -210,10 +212,11 @@ pub(super) fn lease_status(
 ) -> LeaseStatus {
     match buffers.get(&id) {
         _ if busy.contains(&id) => LeaseStatus::Leased,
-        // Granted by an action that is performed next.
+        // The ledger has granted this buffer, but the manager performs that action next.
         None => LeaseStatus::Leased,
         Some(buffer) if read && buffer.lease.is_shared() => LeaseStatus::RecentlyUsed,
-        // The release of the last lease notifies the ledger. A lease taken meanwhile matters only if it is exclusive.
+        // After `set_wanted`, the release of the last lease notifies the ledger. For a move that only reads, a lease
+        // acquired meanwhile matters only if it is exclusive.
         Some(buffer) if buffer.lease.set_wanted() && !(read && buffer.lease.is_shared()) => LeaseStatus::Leased,
         Some(buffer) if buffer.lease.take_visits() > 0 => LeaseStatus::RecentlyUsed,
         Some(_) => LeaseStatus::Idle,

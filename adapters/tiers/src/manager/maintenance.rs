@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 use terrace_file::WorkerThread;
 
-/// Ticks between compactions of stores: ten seconds, at the default interval.
+/// Number of ticks between compactions of stores: ten seconds at the default interval.
 const COMPACTION_TICKS: u64 = 40;
 
-/// A tier on a device shrinks when less than one part in so many of its limit is free for other users.
+/// A tier on a device shrinks when less than one part in this many of its limit is left free for other users of the
+/// device.
 const SPARE: u64 = 32;
 
 /// The maintenance thread. Dropping it ends the thread.
@@ -21,7 +22,7 @@ pub(super) struct MaintenanceThread {
 }
 
 impl MaintenanceThread {
-    /// Starts to tick. An interval of zero: no thread, and no ticks.
+    /// Starts the thread, which ticks at every interval. If the interval is zero there is no thread.
     pub(super) fn begin(shared: &Arc<ManagerShared>, interval: Duration) -> std::io::Result<Self> {
         if interval.is_zero() {
             return Ok(Self { _stop: None, _thread: None });
@@ -42,7 +43,7 @@ fn run(shared: &Weak<ManagerShared>, stopped: &mpsc::Receiver<()>, interval: Dur
 }
 
 impl ManagerShared {
-    /// Runs the ledger's maintenance, and at times that of stores.
+    /// Runs the ledger's maintenance; every `COMPACTION_TICKS` calls also that of devices and stores.
     pub(super) fn tick(self: &Arc<Self>, now: u64) {
         self.retry_suspended();
         let mut state = self.state();
@@ -54,18 +55,19 @@ impl ManagerShared {
         self.reclaim_unused_memory();
         if compacts {
             self.follow_device_memory();
-            // A store that fails is compacted next time.
+            // A store whose compaction fails is compacted again at a later tick.
             self.tiers().filter_map(|tier| self.store(tier).ok()).for_each(|store| drop(store.compact()));
         }
     }
 }
 
 impl ManagerShared {
-    /// Adjusts capacities of device tiers to what the driver, or the system, has left: other users share the memory.
+    /// Adjusts the capacities of device tiers to the memory that the driver, or the system, has left: other programs
+    /// use it too.
     fn follow_device_memory(self: &Arc<Self>) {
         for tier in self.tiers() {
             let Some(gpu) = self.device_tier(tier) else { continue };
-            // A device that does not answer reports so to its users.
+            // If a device does not answer, its capacity stays: calls that use the device report the error.
             let Ok(room) = gpu.room(self.medium(tier)) else { continue };
             let mut state = self.state();
             let Some(view) = state.ledger.tier(tier) else { continue };
@@ -76,7 +78,7 @@ impl ManagerShared {
                 let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
             }
             self.unlock(state);
-            // The memory of copies that left since the last time.
+            // Returns the memory of copies that left the tier to the driver.
             if room.is_short(most / SPARE) {
                 gpu.trim();
             }

@@ -17,7 +17,7 @@ impl Manager {
     /// Adds a mapped file as a buffer, read where it is mapped.
     ///
     /// [`Buffer::lease_best`] and [`Buffer::read`] work as with any other buffer, [`prefetch`](Self::prefetch) starts
-    /// to read the file; calls that would write, move or keep it return [`Error::Mapped`].
+    /// to read the file; calls that would write or move the buffer or make it durable return [`Error::Mapped`].
     ///
     /// # Example
     /// ```
@@ -35,7 +35,7 @@ impl Manager {
     /// ```
     pub fn map_file(&self, file: MappedFile) -> Buffer {
         let buffer = Arc::new(BufferState::over(file));
-        // Listed, except in a forked child, where lists are empty.
+        // Adds the buffer to the list of buffers, except in a forked child, where lists are empty.
         if self.shared.check_process().is_ok() {
             let mut state = self.shared.state();
             state.mapped.retain(|buffer| buffer.strong_count() > 0);
@@ -46,7 +46,8 @@ impl Manager {
 }
 
 impl BufferState {
-    /// State of a buffer that no ledger knows. Its word is never closed, and never held exclusively.
+    /// The state of a mapped file as a buffer, which no ledger knows. Its lease word is never closed, and never held
+    /// exclusively.
     fn over(file: MappedFile) -> Self {
         let bytes = file.len();
         let mut buffer = Self::new(BufferId::NONE, bytes as u64, bytes.max(1), None);
@@ -55,7 +56,7 @@ impl BufferState {
         buffer
     }
 
-    /// Bytes that count as pinned while it is leased.
+    /// Bytes of the buffer that count as pinned while it is leased.
     pub(super) fn weight(&self) -> u64 {
         if self.mapped.is_some() { 0 } else { self.bytes }
     }
@@ -66,7 +67,7 @@ impl BufferState {
         if self.mapped.is_some() { Err(Error::Mapped) } else { Ok(()) }
     }
 
-    /// Starts to read a mapped file. False: this is none.
+    /// Starts to read a mapped file into memory; returns false if the buffer is not a mapped file.
     pub(super) fn read_ahead(&self) -> Result<bool, Error> {
         self.mapped
             .as_ref()
@@ -75,7 +76,7 @@ impl BufferState {
 }
 
 impl ManagerShared {
-    /// The mapped files, for lists.
+    /// The entries of mapped files in the list of buffers.
     pub(super) fn listed_files(&self, mapped: &[Weak<BufferState>]) -> impl Iterator<Item = BufferInfo> {
         let tier = self.tiers().end;
         mapped.iter().filter_map(Weak::upgrade).map(move |buffer| BufferInfo {

@@ -16,51 +16,52 @@ use terrace_core::Slot;
 use terrace_core::residence::Tier;
 use terrace_file::{CACHE_LINE, FramePool, Piece};
 
-/// Bytes of metadata of any buffer: its state with reference counts, the user's handle, its entry in the manager's
+/// Bytes of metadata of every buffer: its state with reference counts, the user's handle, its entry in the manager's
 /// table, and what the ledger and the memory's allocator keep for it.
 const DESCRIPTION: u64 =
     (size_of::<BufferState>() + 16 + HANDLE + size_of::<(BufferId, usize)>() + ledger::DESCRIPTION + size_of::<Slot>())
         as u64;
 
-/// Additional bytes of a named buffer: the name's record and its entry in the manager's table; in the store, the
-/// object's entry (its number and 40 bytes) with the counts of its metadata, and the first node of its parts (176
-/// bytes). Tables of names and objects are at least half full.
+/// Additional bytes of metadata of a named buffer: the record of its name and its entry in the manager's table; in the
+/// store, the object's entry (its number and 40 bytes), the reference counts of its metadata, and the first node of its
+/// parts (176 bytes). Tables of names and objects are at least half full, so their entries count twice.
 const NAMED: u64 = (size_of::<NameRecord>() + 2 * size_of::<(String, Option<BufferId>)>() + 2 * 48 + 16 + 176) as u64;
 
-/// Copies of the name: in the buffer, in the manager's table, in the store's metadata.
+/// Number of copies of the name: in the buffer, in the manager's table, in the store's metadata.
 const NAMES: u64 = 3;
 
-/// The version of a chunk.
+/// Bytes that the version of a chunk takes.
 const VERSION: u64 = size_of::<u64>() as u64;
 
-/// A chunk in a file tier: its entry in the copy, the piece (64 bytes) and its extent (80) with their counts, and two
-/// slots of its slab, for the extent and for the free extent behind it.
+/// Bytes of metadata of a chunk in a file tier: its entry in the copy, the piece (64 bytes) and its extent (80) with
+/// their reference counts, and two slots of its slab, for the extent and for the free extent behind it.
 const PIECE: u64 = (size_of::<Option<(Arc<Piece>, u64)>>() + 64 + 80 + 2 * size_of::<Slot>()) as u64;
 
-/// A durable chunk: its durable version, its entry in the object's parts, which are at least half full, and the durable
-/// piece that remains while a newer one is written.
+/// Additional bytes of metadata of a durable chunk: its durable version, its entry in the object's parts (twice, as
+/// these are at least half full), and the durable piece that remains while a newer one is written.
 const DURABLE: u64 = VERSION + 2 * size_of::<(u32, Arc<Piece>)>() as u64 + PIECE;
 
-/// A user's handle, with its counts.
+/// Bytes of a user's handle with its reference counts.
 const HANDLE: usize = size_of::<Handle>() + 16;
 
-/// Bytes of metadata that do not reduce the memory tier, like staging memory: a small tier is still one for bytes.
+/// Bytes of metadata that do not reduce the memory tier's capacity, so that even a small memory tier has room for
+/// buffers.
 const BESIDE: u64 = 1 << 20;
 
-/// Metadata beyond that may take all but one part in so many of the memory tier.
+/// Metadata beyond `BESIDE` may take all of the memory tier's limit except one part in this many.
 const LEFT: u64 = 8;
 
-/// The capacity follows metadata in steps of one part in so many of the tier's limit, so that most calls change
-/// nothing;
+/// The memory tier's capacity is adjusted to metadata in steps of one part in this many of its limit, so that most
+/// calls do not change it.
 const STEPS: u64 = 256;
-/// but not in smaller steps than this.
+/// The smallest step, in bytes, in which the memory tier's capacity is adjusted to metadata.
 const LEAST_STEP: u64 = 64 << 10;
 
-/// Unused bytes below one part in so many of the tier do not reduce the capacity.
+/// Unused bytes between buffers reduce the memory tier's capacity only above one part in this many of its limit.
 const UNUSED: u64 = 64;
 
 impl TierStorage {
-    /// Footprints of copies are multiples of this.
+    /// The size of a copy in the tier is a multiple of this many bytes.
     pub(super) fn unit(&self) -> u64 {
         match self {
             Self::Memory(_) => CACHE_LINE as u64,
@@ -73,12 +74,14 @@ impl TierStorage {
 }
 
 impl State {
-    /// The capacity of a tier whose configured limit is `most`.
+    /// Returns the capacity that a tier with the configured limit `most` has now; the memory tier's is reduced by
+    /// metadata and by unused bytes.
     pub(super) fn allowed(&self, shared: &ManagerShared, tier: Tier, most: u64) -> u64 {
         if shared.memory() == Some(tier) { most.saturating_sub(self.metadata_deducted + self.unused) } else { most }
     }
 
-    /// The resize event that is due as metadata grew or shrank, if any.
+    /// Returns the event that resizes the memory tier, if metadata has grown or shrunk by at least a step since the
+    /// last one.
     pub(super) fn metadata_resize(&mut self, shared: &ManagerShared) -> Option<LedgerEvent> {
         let tier = shared.memory()?;
         let most = self.limits[usize::from(tier)];
@@ -91,7 +94,7 @@ impl State {
     }
 
     /// # Errors
-    /// [`Error::TooMany`]: there is no room for so many bytes of metadata more.
+    /// [`Error::TooMany`] if `more` further bytes of metadata do not fit into the memory tier's limit.
     pub(super) fn check_metadata_room(&self, shared: &ManagerShared, more: u64) -> Result<(), Error> {
         let most = shared.memory().map_or(u64::MAX, |tier| self.limits[usize::from(tier)]);
         let fits = self.metadata.saturating_add(more) <= (most - most / LEFT).saturating_add(BESIDE);
@@ -100,7 +103,7 @@ impl State {
 }
 
 impl ManagerShared {
-    /// Most bytes of metadata of a buffer with chunks of this size.
+    /// Returns the most bytes of metadata that a buffer with chunks of this size can take.
     pub(super) fn metadata_bytes(&self, bytes: u64, chunk: usize, name: Option<&str>) -> u64 {
         let files = self.tiers().filter(|tier| self.medium(*tier) == Medium::File).count() as u64;
         let durable = if name.is_some() && files > 0 { DURABLE } else { 0 };
@@ -109,12 +112,13 @@ impl ManagerShared {
         (DESCRIPTION + named).saturating_add(chunks)
     }
 
-    /// The tier of the machine's memory.
+    /// The tier of the machine's memory, if there is one.
     pub(super) fn memory(&self) -> Option<Tier> {
         self.tiers().find(|tier| self.medium(*tier) == Medium::Memory)
     }
 
-    /// The free bytes of the memory tier are fragmented: makes `bytes` leave it. False: none can.
+    /// Evicts `bytes` bytes from the memory tier, whose free bytes are fragmented, by reducing its capacity for a
+    /// while. Returns false if none can leave.
     pub(super) fn evict_for_space(self: &Arc<Self>, tier: Tier, bytes: u64) -> bool {
         let mut state = self.state();
         let Some(before) = state.ledger.tier(tier) else { return false };
@@ -124,7 +128,7 @@ impl ManagerShared {
         }
         let after = state.ledger.tier(tier);
         self.unlock(state);
-        // Redundant copies are gone at once.
+        // Redundant copies are dropped at once, which reduces `used`.
         after.is_some_and(|after| after.leaving > 0 || after.used < before.used)
     }
 
@@ -156,7 +160,7 @@ impl ManagerShared {
     }
 }
 
-/// Bytes of pages that buffers use in part, less those parts.
+/// Bytes of memory pages that are in use only in part, less the bytes that buffers use in them.
 fn unused(frames: &FramePool) -> u64 {
     frames.resident().saturating_sub(frames.usage().0) as u64
 }

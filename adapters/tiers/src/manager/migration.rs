@@ -21,7 +21,7 @@ use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
 use terrace_file::{Frame, Store, StoreError};
 
-/// Chunks in flight for one copy: 8 of 1 MiB keep a disk of 7 GB/s busy for a millisecond.
+/// Number of chunks in flight for one copy: 8 of 1 MiB keep a disk of 7 GB/s busy for a millisecond.
 const CHUNKS: usize = 8;
 
 /// The source of a copy.
@@ -32,7 +32,8 @@ enum CopySource {
     Pieces(Arc<Pieces>, Store),
 }
 
-/// Turns a panic of a copy into a failure: the ledger and the waiters learn of it as of any other.
+/// Turns a panic of a copy into [`Error::Panicked`], so that the ledger and the waiters learn of it as of any other
+/// failure.
 async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     #[cfg(test)]
     let copy = async {
@@ -43,7 +44,8 @@ async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Re
 }
 
 impl ManagerShared {
-    /// Allocates zeroed memory for a new buffer.
+    /// Starts a task that allocates zeroed memory for a new buffer, then answers the allocation request through
+    /// `sender`.
     pub(super) fn allocate_memory(
         self: &Arc<Self>,
         buffer: Arc<BufferState>,
@@ -54,7 +56,7 @@ impl ManagerShared {
         drop(self.tasks.spawn(async move {
             let made = catch_copy_panic(shared.zeroed_copy(&buffer, tier)).await;
             let failed = made.is_err();
-            // The ledger knows already that there is no room.
+            // After `NoRoom` the tier's capacity is reduced already, so the tier is not suspended.
             let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. }));
             let refused = refused.map(|error| shared.suspension(tier, error.clone()));
             let mut state = shared.state();
@@ -64,8 +66,8 @@ impl ManagerShared {
                 state.migration_ended(&shared, buffer.id);
                 Arc::clone(&buffer)
             });
-            // If no caller waits any more, or there is no memory, the buffer is freed. A caller that has opened it by
-            // name meanwhile may hold a lease.
+            // Frees the buffer if no caller waits any more or there is no memory. The ledger may refuse that: a caller
+            // that has opened the buffer by name meanwhile may hold a lease.
             let _ = match sender.send(outcome).is_err() || failed {
                 true => state.free(&shared, &buffer),
                 false => state.handle(&shared, LedgerEvent::Released { id: buffer.id }),
@@ -78,7 +80,7 @@ impl ManagerShared {
         }));
     }
 
-    /// A zeroed copy of a buffer that was never written.
+    /// Allocates a zeroed copy, for a buffer that was never written.
     async fn zeroed_copy(self: &Arc<Self>, buffer: &BufferState, tier: Tier) -> Result<TierCopy, Error> {
         if let Some(TierStorage::Device(gpu)) = self.storage(tier) {
             let copy = self.take_from_device(|| gpu.allocate(buffer.bytes, &self.tasks)).await?;
@@ -92,8 +94,8 @@ impl ManagerShared {
         Ok(TierCopy::Memory(block))
     }
 
-    /// Allocates memory in a tier, which the ledger has counted. If free memory is fragmented, buffers leave until it
-    /// fits.
+    /// Allocates memory in a tier where the ledger has reserved the room. If the free memory is fragmented, evicts
+    /// buffers until the allocation succeeds.
     async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<HostBlock, Error> {
         let frames = match self.storage(tier) {
             Some(TierStorage::Memory(frames)) => frames,
@@ -108,14 +110,14 @@ impl ManagerShared {
             return Ok(HostBlock::Frame(frame));
         }
         loop {
-            // Listened for before looking, so that nothing is missed.
+            // Listens before it tries, so that no notification is missed.
             let moved = self.moved.listen();
             if let Ok(frame) = frames.take_packed(len) {
                 self.restore_capacity(tier);
                 return Ok(HostBlock::Frame(frame));
             }
             if !self.evict_for_space(tier, bytes) {
-                // From now on the capacity reflects the usable bytes.
+                // Reduces the tier's capacity to the bytes that can be used.
                 self.reclaim_unused_memory();
                 return Err(Error::NoRoom { tier });
             }
@@ -123,16 +125,16 @@ impl ManagerShared {
         }
     }
 
-    /// Copies a buffer whose word is closed, or held shared for the copy.
+    /// Starts a task that copies a buffer between tiers. The lease word must be closed, or held shared for this copy.
     pub(super) fn copy(self: &Arc<Self>, buffer: Arc<BufferState>, from: Tier, to: Tier) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
             let brought = catch_copy_panic(shared.transfer(&buffer, from, to)).await;
             let outcome = match &brought {
                 Ok(_) => CopyOutcome::Done,
-                // The target did not fail.
+                // The target did not fail, so it is not suspended.
                 Err(Error::Freed | Error::NoRoom { .. }) => CopyOutcome::Leased,
-                // The source failed: the target is not suspended for that.
+                // The source failed, as the target is of another kind: the target is not suspended.
                 Err(Error::Device(_)) if shared.device_tier(to).is_none() => CopyOutcome::SourceFailed,
                 Err(Error::Store(_)) if shared.medium(to) != Medium::File => CopyOutcome::SourceFailed,
                 Err(Error::Store(StoreError::Full { .. }) | Error::Memory(_)) => CopyOutcome::Full,
@@ -145,7 +147,7 @@ impl ManagerShared {
             state.suspensions.extend(refused);
             match brought {
                 Ok(brought) => state.pending_frees.add(buffer.copies().put(to, brought)),
-                // The waiters learn why, instead of waiting until it is tried again.
+                // The waiters get the error now, instead of waiting until the copy is tried again.
                 Err(error) => state.settled(buffer.id, &Err(error)),
             }
             let _ = state.handle(&shared, LedgerEvent::CopyEnded { id: buffer.id, from, to, outcome });
@@ -165,7 +167,8 @@ impl ManagerShared {
         }
     }
 
-    /// The source of a copy: the ledger's, but memory rather than a device if both have the newest bytes.
+    /// Returns the source of a copy: the tier `from` that the ledger chose, but memory rather than a device if both
+    /// have the newest bytes.
     fn source(&self, buffer: &BufferState, from: Tier) -> Result<CopySource, Error> {
         let residence = self.state().ledger.view(buffer.id)?.residence;
         let from = match self.medium(from) {
@@ -183,7 +186,7 @@ impl ManagerShared {
         Ok(CopySource::Pieces(Arc::new(pieces), self.store(from)?.clone()))
     }
 
-    /// Copies to memory, over a stale copy if there is one.
+    /// Copies a buffer to memory, over a stale copy if there is one.
     async fn to_memory(
         self: &Arc<Self>,
         buffer: &Arc<BufferState>,
@@ -218,7 +221,7 @@ impl ManagerShared {
         Ok(block)
     }
 
-    /// Copies to a device, over a stale copy if there is one.
+    /// Copies a buffer to a device, over a stale copy if there is one.
     async fn to_device(
         self: &Arc<Self>,
         buffer: &Arc<BufferState>,
@@ -253,7 +256,7 @@ impl ManagerShared {
         Ok(copy)
     }
 
-    /// Copies to files the chunks that the target does not have yet.
+    /// Copies to files those chunks of a buffer whose newest version the target does not have yet.
     async fn to_files(
         self: &Arc<Self>,
         buffer: &Arc<BufferState>,
@@ -269,7 +272,7 @@ impl ManagerShared {
             let (shared, buffer) = (Arc::clone(self), Arc::clone(buffer));
             let (source, store) = (source.clone(), store.clone());
             async move {
-                // Version 0 is zeros that were never written.
+                // A chunk of version 0 was never written: it is zeros, and needs no piece.
                 if kept.is_some() || version == 0 {
                     return Ok(kept);
                 }
@@ -301,7 +304,7 @@ impl ManagerShared {
         Ok(frame)
     }
 
-    /// A frame of staging memory.
+    /// Returns a frame of staging memory; waits until one is free.
     pub(super) async fn frame(&self, bytes: usize) -> Result<Frame, Error> {
         self.frames.wait(bytes).await.map_err(|_| Error::Memory(ErrorKind::OutOfMemory))
     }
@@ -353,7 +356,7 @@ mod tests {
         assert_eq!(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).map(drop), Err(Error::Panicked));
         PANICS.set(false);
         manager.check().expect("sound");
-        // A tier that failed is suspended until then.
+        // The tier that failed is suspended until this tick.
         manager.tick(1_000_000);
         drop(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).expect("room, and the name is free"));
         drive(&tasks, manager.sync_async(&buffer)).expect("durable");

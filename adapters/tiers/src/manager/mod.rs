@@ -78,7 +78,7 @@ use terrace_guard::{Process, ProcessOwned};
 /// What a tier stores bytes in.
 enum TierStorage {
     Memory(FramePool),
-    /// The machine's memory where a device has none of its own: processors and the device address the same copy.
+    /// The machine's memory, shared with a device that has none of its own: both address the same copy.
     Joint(DeviceTier),
     Device(DeviceTier),
     File(Store),
@@ -97,16 +97,16 @@ impl TierStorage {
 /// A tier as it was built.
 struct ManagedTier {
     storage: TierStorage,
-    /// Its kind, where that is known.
+    /// The tier's kind, where that is known.
     kind: Option<detect::TierKind>,
-    /// The name of what it lies on, for people.
+    /// Name, for users, of the device or the directory that the tier lies on.
     device: String,
-    /// Its initial capacity in bytes.
+    /// The tier's initial capacity in bytes.
     capacity: u64,
 }
 
 struct ManagerShared {
-    /// Itself, for tasks that are spawned where only a reference is at hand.
+    /// A reference to this value itself, for methods that spawn a task but have no `Arc` of it.
     own: Weak<ManagerShared>,
     tasks: Executor,
     /// Staging memory for I/O on files.
@@ -115,24 +115,25 @@ struct ManagerShared {
     tiers: Vec<ManagedTier>,
     chunk: usize,
     pinned_cap: u64,
-    /// Whether calls have pinned more than that; each call then uncounts its own buffer.
+    /// Whether more than `pinned_cap` bytes are pinned, as calls may; each call then uncounts its own buffer.
     over_cap: AtomicBool,
     on_pressure: Option<PressureCallback>,
-    /// Notified when a copy or a drop has ended, under the lock: only tasks may listen.
+    /// Notified when device memory was freed, and when a copy or a drop has ended: the lock of `state` is held then, so
+    /// only tasks may listen.
     moved: Notify,
-    /// Serialises lessees whose buffers were evicted before they were leased.
+    /// Serialises lessees whose buffers are evicted again before they can lease them.
     lease_gate: Arc<LeaseGate>,
     state: Mutex<State>,
     process: Process,
-    /// Runs tasks where no engine does.
+    /// The thread that runs tasks, if no I/O engine runs them.
     _worker: Option<TaskRunner>,
-    /// Ticks as long as a manager or a buffer exists.
+    /// The thread that ticks as long as a manager or a buffer exists.
     maintenance: OnceLock<MaintenanceThread>,
 }
 
 impl ManagerShared {
     /// # Errors
-    /// [`Error::Forked`]: locks may be held by threads that do not exist here.
+    /// [`Error::Forked`] in a forked child: locks may be held by threads that do not exist there.
     #[inline]
     fn check_process(&self) -> Result<(), Error> {
         if self.process.is_current() { Ok(()) } else { Err(Error::Forked) }
@@ -154,7 +155,7 @@ impl ManagerShared {
         self.tiers.get(usize::from(tier)).map(|made| &made.storage)
     }
 
-    /// The device that addresses a tier's bytes.
+    /// The device that addresses a tier's bytes, if there is one.
     fn device_tier(&self, tier: Tier) -> Option<&DeviceTier> {
         match self.storage(tier) {
             Some(TierStorage::Joint(gpu) | TierStorage::Device(gpu)) => Some(gpu),
@@ -162,7 +163,7 @@ impl ManagerShared {
         }
     }
 
-    /// The best tier of a medium that has the newest bytes.
+    /// The best tier of this medium that has a buffer's newest bytes.
     fn newest(&self, residence: &Residence, medium: Medium) -> Option<Tier> {
         self.tiers().find(|tier| self.medium(*tier) == medium && residence.valid(*tier))
     }
@@ -177,13 +178,14 @@ impl ManagerShared {
 
 /// Manages buffers in tiers.
 ///
-/// Clones are the same manager. When the last one and the last buffer are dropped, operations in progress end and its
-/// threads and files are closed: then another manager may be built on the directory. In a forked child of the process
-/// that built it, calls return [`Error::Forked`], lists are empty, and dropping it does nothing.
+/// Clones are the same manager. When the last clone and the last buffer are dropped, operations in progress end, and
+/// the manager ends its threads and closes its files: then another one may be built on the directory. In a forked child
+/// of the process that built the manager, calls return [`Error::Forked`], lists are empty, and dropping it does
+/// nothing.
 ///
-/// Waiting calls, of a manager and of its buffers, are for threads of the program: inside a task of [`Executor`], a
-/// waker that a task wakes, or [`ManagerBuilder::on_pressure`] they may deadlock. There, await the calls whose names
-/// end in `_async`.
+/// Call the functions that wait, of a manager and of its buffers, only on the program's own threads. They may deadlock
+/// inside a task of [`Executor`], a waker that a task wakes, or [`ManagerBuilder::on_pressure`]: there, await the
+/// functions whose names end in `_async`.
 #[derive(Clone)]
 pub struct Manager {
     shared: ProcessOwned<Arc<ManagerShared>>,
@@ -203,7 +205,7 @@ impl Manager {
     /// Allocates a zeroed buffer in the best tier that has room or can make room.
     ///
     /// # Errors
-    /// [`Error::Refused`], which says what would have been granted.
+    /// [`Error::Refused`], which has the largest size that there was room for.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer, Error> {
         self.allocate_with(bytes, BufferOptions::default())
     }
@@ -226,7 +228,8 @@ impl Manager {
 
     /// As [`allocate_with`](Self::allocate_with), as a future; begins at once.
     ///
-    /// Dropping the future cancels the request: later requests go on, and a buffer that was granted is freed.
+    /// Dropping the future cancels the request: requests behind it proceed, and a buffer that was granted already is
+    /// freed.
     pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
         let own = self.clone();
         let allocated = self.shared.tasks.spawn(async move {
@@ -252,7 +255,7 @@ impl Manager {
     /// Frees a named buffer and its durable copy. Remaining handles return [`Error::Freed`].
     ///
     /// # Errors
-    /// [`Error::NoSuchName`], [`Error::Leased`]; errors of the store: then a restart may find it again.
+    /// [`Error::NoSuchName`], [`Error::Leased`]; errors of the store: then a restart may recover the buffer.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.remove_async(name))
     }
@@ -268,7 +271,8 @@ impl Manager {
     ///
     /// # Errors
     /// [`Error::Unnamed`], [`Error::NoTier`], [`Error::NoRoom`], [`Error::Freed`], [`Error::OtherManager`];
-    /// [`Error::Leased`] while a [`LeaseMut`] is held; errors of the store: what was durable before still is.
+    /// [`Error::Leased`] while a [`LeaseMut`] is held; errors of the store: the bytes that were durable before still
+    /// are.
     pub fn sync(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.tasks.block_on(|| self.sync_async(buffer))
     }
@@ -280,7 +284,7 @@ impl Manager {
         synced.in_child(|| Err(Error::Forked))
     }
 
-    /// Copies a buffer to a better tier, and evicts others for it.
+    /// Copies a buffer to a better tier, and evicts other buffers to make room there.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Rejected`] for no such tier, [`Error::Freed`], [`Error::Mapped`],
@@ -294,7 +298,7 @@ impl Manager {
         self.request_move(buffer, to, LedgerEvent::Promote { id: buffer.handle.buffer.id, to })
     }
 
-    /// Removes a buffer from all tiers that are better than this one.
+    /// Removes a buffer from all tiers that are better than `to`.
     ///
     /// # Errors
     /// As [`promote`](Self::promote).
@@ -307,7 +311,7 @@ impl Manager {
         self.request_move(buffer, to, LedgerEvent::Demote { id: buffer.handle.buffer.id, to })
     }
 
-    /// This manager's state if the buffer is its own: ids mean other buffers in other managers.
+    /// This manager's shared state, if the buffer is its own: another manager's buffer may have the same id.
     fn shared_of(&self, buffer: &Buffer) -> Result<Arc<ManagerShared>, Error> {
         if Arc::ptr_eq(&self.shared, &buffer.shared) { Ok(Arc::clone(&self.shared)) } else { Err(Error::OtherManager) }
     }
@@ -319,7 +323,7 @@ impl Manager {
         requested.in_child(|| Err(Error::Forked))
     }
 
-    /// Announces a use of a buffer: it is promoted if there is room that no request waits for.
+    /// Announces a use of a buffer: it is promoted if a better tier has room that no request waits for.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::OtherManager`].
@@ -335,19 +339,19 @@ impl Manager {
         requested.map_err(Into::into)
     }
 
-    /// Runs maintenance; `now` is in milliseconds and never less than before.
+    /// Runs maintenance; `now` is the time in milliseconds, and must not be less than in earlier calls.
     ///
-    /// Evicts ahead of need and retries what failed; at every fortieth call stores free empty slabs and compact a
-    /// sparse one.
+    /// Evicts ahead of need and retries failed moves. Every fortieth call also compacts the stores: each frees its
+    /// empty slabs and compacts a sparse one.
     pub fn tick(&self, now: u64) {
         if self.shared.check_process().is_ok() {
             self.shared.tick(now);
         }
     }
 
-    /// Changes the capacity of a tier: what no longer fits moves to lower tiers.
+    /// Sets the capacity of a tier in bytes: buffers that no longer fit move to lower tiers.
     ///
-    /// Tiers on devices never have more than the device has, and less while other users take its memory.
+    /// For a tier on a device this is a limit: maintenance reduces the capacity to the memory that the device has left.
     ///
     /// # Errors
     /// [`Error::Rejected`] for no such tier.
@@ -366,7 +370,7 @@ impl Manager {
     /// Checks every invariant.
     ///
     /// # Errors
-    /// The broken clause.
+    /// The first invariant that is broken.
     pub fn check(&self) -> Result<(), String> {
         self.shared.check_process().map_err(|error| error.to_string())?;
         let state = self.shared.state();
@@ -375,7 +379,7 @@ impl Manager {
             .buffers
             .values()
             .try_for_each(|buffer| buffer.lease.check().map_err(|violation| violation.to_string()))?;
-        // A buffer that is freed meanwhile has no view any more.
+        // A buffer that was freed during a migration has no view, and is skipped.
         let idle = |buffer: &&Arc<BufferState>| {
             buffer.has_shared_copy() && state.ledger.view(buffer.id).is_ok_and(|view| !view.moving)
         };

@@ -16,23 +16,23 @@ use std::sync::MutexGuard;
 use terrace_device::DeviceError;
 use terrace_guard::catch_panic;
 
-/// Copies that wait to be freed, under the manager's lock.
+/// Copies that wait to be freed; guarded by the manager's lock.
 #[derive(Debug, Default)]
 pub(super) struct PendingFrees {
-    /// Copies to free when the lock is released.
+    /// Copies to free after the manager's lock is released.
     copies: Vec<TierCopy>,
-    /// Threads that free copies now: the ledger counts their memory as free already.
+    /// Number of threads that free copies now. The ledger counts the memory of these copies as free already.
     under_way: usize,
 }
 
 impl PendingFrees {
-    /// Adds copies that their buffer no longer uses. Copies that no device has are dropped at once.
+    /// Adds copies that their buffers no longer use. Copies that are not in a device's memory are dropped at once.
     pub(super) fn add(&mut self, copies: impl IntoIterator<Item = TierCopy>) {
         let on_device = |copy: &TierCopy| matches!(copy, TierCopy::Device(_) | TierCopy::Memory(HostBlock::Pinned(_)));
         self.copies.extend(copies.into_iter().filter(on_device));
     }
 
-    /// Takes the copies to free. If there are any, [`ManagerShared::free_device_memory`] must follow.
+    /// Takes the copies to free. If there are any, the caller must call [`ManagerShared::free_device_memory`].
     fn begin(&mut self) -> Vec<TierCopy> {
         self.under_way += usize::from(!self.copies.is_empty());
         std::mem::take(&mut self.copies)
@@ -40,7 +40,7 @@ impl PendingFrees {
 }
 
 impl ManagerShared {
-    /// Releases the lock, then frees device memory and reports pressure to the program.
+    /// Releases the manager's lock, then frees device memory and reports pressure levels to the program.
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
         let (levels, copies) = (std::mem::take(&mut state.levels), state.pending_frees.begin());
         drop(state);
@@ -60,10 +60,12 @@ impl ManagerShared {
         }
     }
 
-    /// Allocates on a device. If that fails while memory is being freed, waits for that and tries again.
+    /// Allocates on a device. If the device is full while another thread frees memory, waits for that thread and tries
+    /// again.
     pub(super) async fn take_from_device<T>(&self, take: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         loop {
-            // Read before the attempt: it waits also for memory that is freed during it.
+            // Both are read before the attempt, so that a thread that frees memory during the attempt is waited for
+            // too.
             let (given_back, under_way) = (self.moved.listen(), self.state().pending_frees.under_way > 0);
             match take() {
                 Err(Error::Device(DeviceError::OutOfMemory(_))) if under_way => given_back.await,
@@ -88,12 +90,12 @@ mod tests {
         let builder =
             Manager::builder().device_of(&device, BYTES).memory(2 * BYTES).maintenance_interval(Duration::ZERO);
         let manager = builder.build().expect("it is built");
-        // The second evicts the first.
+        // The second allocation evicts the first buffer.
         let [first, second] = [(); 2].map(|()| manager.allocate(BYTES).expect("room"));
         let (id, shared) = (second.handle.buffer.id, &manager.shared);
         let mut state = shared.state();
         state.handle(shared, LedgerEvent::Free { id }).expect("no lease is held");
-        // As far as `unlock` is when it has released the lock.
+        // The state that `unlock` leaves when it has released the lock but not freed the copies.
         let copies = state.pending_frees.begin();
         drop(state);
         let mut promoted = manager.promote_async(&first, 0);

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{copy_nonoverlapping, write_bytes};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// A range of memory, without a borrow.
+/// A range of memory, by address: borrows nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawBytes {
     start: *mut u8,
@@ -32,7 +32,8 @@ impl RawBytes {
     }
 
     /// # Safety
-    /// The memory must be valid, and no thread may write it until the call returns. The range must lie inside.
+    /// The memory must be valid, and no thread may write it until the call returns. The `to.len()` bytes from `offset`
+    /// on must lie inside the range.
     pub(super) unsafe fn read(self, offset: usize, to: &mut [u8]) {
         debug_assert!(offset + to.len() <= self.bytes);
         // SAFETY: inside, as the caller promises.
@@ -42,7 +43,8 @@ impl RawBytes {
     }
 
     /// # Safety
-    /// The memory must be valid and exclusively the caller's until the call returns. The range must lie inside.
+    /// The memory must be valid and exclusively the caller's until the call returns. The `from.len()` bytes from
+    /// `offset` on must lie inside the range.
     pub(super) unsafe fn write(self, offset: usize, from: &[u8]) {
         debug_assert!(offset + from.len() <= self.bytes);
         // SAFETY: inside, as the caller promises.
@@ -52,7 +54,8 @@ impl RawBytes {
     }
 
     /// # Safety
-    /// The memory must be valid and exclusively the caller's until the call returns. The range must lie inside.
+    /// The memory must be valid and exclusively the caller's until the call returns. The `bytes` bytes from `offset` on
+    /// must lie inside the range.
     pub(super) unsafe fn zero(self, offset: usize, bytes: usize) {
         debug_assert!(offset + bytes <= self.bytes);
         // SAFETY: inside, as the caller promises.

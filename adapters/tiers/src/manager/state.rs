@@ -24,16 +24,16 @@ use std::sync::{Arc, Weak};
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 
-/// Wakes a caller that waits for a move.
+/// Sends the end of a move to a caller that waits for it.
 pub(super) type MoveWaiter = oneshot::Sender<Result<bool, Error>>;
 
-/// The requester of a buffer.
+/// A caller that waits for the answer to its allocation request.
 pub(super) struct AllocationWaiter {
     pub name: Option<(String, u64)>,
     pub chunk: usize,
     /// Bytes of the buffer's metadata.
     pub metadata_bytes: u64,
-    /// Receives the buffer, or why there is none.
+    /// Sends the buffer, or the reason why there is none, to the caller.
     pub sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
 }
 
@@ -42,22 +42,23 @@ pub(super) struct State {
     pub ledger: Ledger,
     pub buffers: BTreeMap<BufferId, Arc<BufferState>>,
     pub busy: BTreeSet<BufferId>,
-    /// Mapped files; some entries may be unmapped.
+    /// The mapped files that are buffers; entries of those that were unmapped remain for a while.
     pub mapped: Vec<Weak<BufferState>>,
     pub allocations: HashMap<u64, AllocationWaiter>,
     pub next_ticket: u64,
     pub ticks: u64,
     /// The requested move of each buffer, and the callers that wait for its end.
     pub waiters: HashMap<BufferId, (LedgerEvent, Vec<MoveWaiter>)>,
-    /// Buffers with a move request that the ledger will report as finished.
+    /// Buffers with a move request whose end the ledger has not reported yet.
     requested: BTreeSet<BufferId>,
-    /// The next report for this buffer is of a request that no caller waits for any more.
+    /// A buffer for which the ledger's next report is about an earlier move request, for which no caller waits any
+    /// more.
     stale: Option<BufferId>,
-    /// Names in use; a buffer being allocated has no id yet.
+    /// Names in use, each with its buffer; `None` while the buffer is being allocated and has no id.
     pub names: BTreeMap<String, Option<BufferId>>,
     pub next_object: u64,
     pub tombstones: Tombstones,
-    /// Bytes of buffers whose lease words are counted as pinned.
+    /// Total bytes of the buffers whose lease words are marked as counted.
     pub pinned: u64,
     /// Pressure levels to report once the lock is released.
     pub levels: Vec<(Tier, Level)>,
@@ -71,9 +72,10 @@ pub(super) struct State {
     pub now: u64,
     /// Bytes of metadata of all buffers and of all requests.
     pub metadata: u64,
-    /// Bytes that the capacity of the memory tier is reduced by for that.
+    /// Bytes by which the capacity of the memory tier is reduced for metadata.
     pub metadata_deducted: u64,
-    /// Unused bytes between buffers in memory that reduce the capacity; and whether there may be such bytes.
+    /// `unused`: bytes that lie unused between buffers in memory and reduce the memory tier's capacity. `fragmented`:
+    /// whether there may be such bytes.
     pub unused: u64,
     pub fragmented: bool,
 }
@@ -114,7 +116,8 @@ impl State {
         let mut first = None;
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
-            // Events that follow on a copy must not find the copy's own lease.
+            // A copy made while others read holds a shared lease itself. Release it first, so that the ledger does not
+            // see the buffer as leased by its own copy.
             if let LedgerEvent::CopyEnded { id, .. } = event
                 && self.buffers.get(&id).is_some_and(|buffer| buffer.end_shared_copy())
             {
@@ -204,7 +207,8 @@ impl State {
         if self.busy.contains(&id) {
             return Some(busy);
         }
-        // A replication may copy beside readers: its waiter knows that the buffer may be read.
+        // If the lease word cannot be closed, as others read, a replication can still be made under a shared lease: it
+        // only reads.
         if !(self.close(&buffer) || is_replicating(&self.waiters, id) && buffer.begin_shared_copy()) {
             return Some(busy);
         }
@@ -231,13 +235,14 @@ impl State {
             self.waiters.remove(&buffer.id);
             return Err(Error::Leased);
         }
-        // An earlier request that no caller waits for any more, as its copy failed, is reported first.
+        // The ledger may still have an earlier request, whose callers were already told that its copy failed. It
+        // reports the end of that one first.
         let before = !self.requested.insert(buffer.id);
         self.stale = before.then_some(buffer.id);
         let requested = self.handle(shared, event);
         self.stale = None;
         requested.map_err(|rejected| {
-            // The earlier request is as it was.
+            // The ledger has changed nothing: an earlier request is still pending.
             if !before {
                 self.requested.remove(&buffer.id);
             }
@@ -246,8 +251,8 @@ impl State {
         })
     }
 
-    /// Fails the waiters of a buffer with a leased error: the lease may be their own. Leases of calls end soon and are
-    /// waited for.
+    /// Fails the callers that wait for a buffer's move with [`Error::Leased`], since the lease may be their own. If the
+    /// lease may be a call's, they keep waiting: it ends soon.
     fn refuse_leased_waiters(&mut self, id: BufferId) {
         let leased = |buffer: &Arc<BufferState>| !buffer.had_call_since(buffer.ended_calls()) && buffer.lease.is_held();
         if !self.busy.contains(&id) && self.buffers.get(&id).is_some_and(leased) {
@@ -261,8 +266,8 @@ impl State {
     /// [`Rejected::Leased`]; [`Rejected::Stale`] if it was freed already.
     pub(super) fn free(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) -> Result<(), Rejected> {
         let moving = self.ledger.view(buffer.id)?.moving;
-        // The word is closed first: no lease is granted from now on. A migration has closed it already, or holds a
-        // shared lease like readers.
+        // The lease word is closed first, so that no lease is granted from now on; a migration in progress has closed
+        // it already. A copy made while others read has not closed it: then the buffer cannot be freed yet.
         if buffer.has_shared_copy() || (!moving && !self.close(buffer)) {
             return Err(Rejected::Leased);
         }
@@ -273,7 +278,8 @@ impl State {
         freed
     }
 
-    /// Closes the lease word of a buffer. False: a lease is held. True also where no memory has the bytes.
+    /// Closes the lease word of a buffer; returns false if a lease is held. Returns true also if the word is closed
+    /// already, as during a migration or when only files have the bytes.
     fn close(&mut self, buffer: &BufferState) -> bool {
         match buffer.lease.close() {
             Ok(counted) => {
@@ -285,7 +291,7 @@ impl State {
         }
     }
 
-    /// A migration ended: opens the lease word again, unless another migration has begun.
+    /// Opens a buffer's lease word again after a migration has ended, unless another migration has begun.
     pub(super) fn migration_ended(&mut self, shared: &ManagerShared, id: BufferId) {
         let (Some(buffer), Ok(view)) = (self.buffers.get(&id), self.ledger.view(id)) else { return };
         if view.moving {
@@ -296,7 +302,7 @@ impl State {
         buffer.notify_changed();
     }
 
-    /// Drops a copy. False: it is in use.
+    /// Drops a buffer's copy in a tier; returns false if the buffer is in use.
     fn drop_copy(&mut self, id: BufferId, tier: Tier) -> bool {
         let Some(buffer) = self.buffers.get(&id).cloned() else { return true };
         if self.busy.contains(&id) || !self.close(&buffer) {
@@ -309,7 +315,7 @@ impl State {
 
     fn forget(&mut self, id: BufferId) {
         let Some(buffer) = self.buffers.remove(&id) else { return };
-        // No lease is held: the ledger asked. From now on none is granted.
+        // The ledger has checked that no lease is held; the closed word grants none from now on.
         self.close(&buffer);
         buffer.freed.store(true, Ordering::Release);
         self.pending_frees.add(buffer.copies().clear());
@@ -350,7 +356,8 @@ impl State {
         }
     }
 
-    /// Adds a waiter for a buffer's move; also returns whether no move was requested before.
+    /// Registers a waiter for the end of a buffer's move; the flag is true if no move of the buffer was requested
+    /// before.
     pub(super) fn wait_for(
         &mut self,
         id: BufferId,
@@ -362,12 +369,12 @@ impl State {
         (outcome, first)
     }
 
-    /// Whether this move is requested of a buffer.
+    /// Whether callers wait for exactly this move of a buffer.
     pub(super) fn waits_for(&self, id: BufferId, event: LedgerEvent) -> bool {
         self.waiters.get(&id).is_some_and(|(wanted, _)| *wanted == event)
     }
 
-    /// Registers a request; returns its ticket.
+    /// Registers an allocation request; returns its ticket.
     pub(super) fn ticket(&mut self, waiter: AllocationWaiter) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -376,7 +383,7 @@ impl State {
         ticket
     }
 
-    /// Removes a request that gets no buffer: its name is free again.
+    /// Removes an allocation request that gets no buffer; its name can be used again.
     pub(super) fn dismiss(&mut self, ticket: u64) -> Option<AllocationWaiter> {
         let waiter = self.allocations.remove(&ticket)?;
         self.metadata -= waiter.metadata_bytes;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use terrace_core::residence::Tier;
 use terrace_file::Change;
 
-/// Objects of freed buffers by name, until the store has removed them. The commit that makes their name durable again
-/// removes them too: no two durable buffers share a name, and a removed buffer does not come back under another.
+/// Store objects of freed buffers, by name, until the store has removed them. A commit that makes a buffer of the same
+/// name durable removes them too, so that no two durable buffers share a name and a removed buffer never comes back.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones(BTreeMap<String, (Tier, BTreeSet<u64>)>);
 
@@ -17,12 +17,12 @@ impl Tombstones {
         self.0.entry(name.into()).or_insert((tier, BTreeSet::new())).1.insert(object);
     }
 
-    /// The tier that has objects of this name.
+    /// The tier whose store has objects of freed buffers with this name.
     pub(super) fn tier(&self, name: &str) -> Option<Tier> {
         self.0.get(name).map(|(tier, _)| *tier)
     }
 
-    /// Changes that remove the objects of this name.
+    /// Returns store changes that remove the objects of freed buffers with this name.
     pub(super) fn removals(&self, name: &str) -> impl Iterator<Item = Change> {
         self.0.get(name).into_iter().flat_map(|(_, objects)| objects).map(|object| Change::Remove { object: *object })
     }
@@ -38,7 +38,7 @@ impl Tombstones {
     }
 }
 
-/// The objects that changes remove.
+/// The objects that these store changes remove.
 pub(super) fn removed(changes: &[Change]) -> Vec<u64> {
     let removed = |change: &Change| match change {
         Change::Remove { object } => Some(*object),

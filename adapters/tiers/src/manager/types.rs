@@ -11,14 +11,14 @@ use terrace_file::{Store, StoreStats};
 /// Options of an allocation.
 #[derive(Clone, Debug, Default)]
 pub struct BufferOptions {
-    /// Its name: a named buffer can be made durable.
+    /// Name of the buffer; only a named buffer can be made durable.
     pub name: Option<String>,
     /// Its tenant.
     pub tenant: u16,
     /// Preferences for its placement.
     pub hint: PlacementHint,
-    /// Whether to wait for frees of other users: first come, first served. Leases are granted meanwhile, as those users
-    /// may need them before they can free; the request waits as long as they keep the room.
+    /// Whether to wait until other users free buffers: first come, first served. Leases are granted meanwhile, as those
+    /// users may need them before they can free; the request waits as long as they keep their buffers.
     pub wait: bool,
 }
 
@@ -27,13 +27,13 @@ pub struct BufferOptions {
 pub struct BufferInfo {
     /// Its name.
     pub name: Option<String>,
-    /// The file that it maps, as errors name it.
+    /// Name of the mapped file, if the buffer is one, as in error messages.
     pub file: Option<String>,
     /// Its size in bytes.
     pub bytes: u64,
-    /// The best tier that has its newest bytes; of a mapped file, the number after the last tier's.
+    /// The best tier that has the buffer's newest bytes; for a mapped file, the number after the last tier's.
     pub tier: Tier,
-    /// Whether its newest bytes survive a power cut.
+    /// Whether the buffer's newest bytes survive a power cut.
     pub durable: bool,
     /// Whether a lease is held.
     pub leased: bool,
@@ -44,30 +44,30 @@ pub struct BufferInfo {
 pub struct TierInfo {
     /// Its number: 0 is the best.
     pub tier: Tier,
-    /// Its kind, as far as that is known without measuring.
+    /// The tier's kind, if known without measuring.
     pub kind: Option<detect::TierKind>,
-    /// What it lies on: `cuda:0`, `cpu`, a directory.
+    /// Where the tier's bytes are: `cuda:0`, `cpu`, or a directory.
     pub device: String,
-    /// Its capacity and use.
+    /// The tier's capacity and use.
     pub view: TierView,
-    /// Counters of its files, where it has any.
+    /// Counters of the tier's store, if it is a file tier.
     pub files: Option<StoreStats>,
 }
 
 /// Counters of moves since the manager was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoveStats {
-    /// Copies to better tiers.
+    /// Number of copies to better tiers.
     pub up: u64,
-    /// Bytes of them.
+    /// Bytes of the copies to better tiers.
     pub bytes_up: u64,
-    /// Copies to lower tiers.
+    /// Number of copies to lower tiers.
     pub down: u64,
-    /// Bytes of those, including chunks that the target had already.
+    /// Bytes of the copies to lower tiers, including chunks that the target had already.
     pub bytes_down: u64,
-    /// Redundant copies that were dropped.
+    /// Number of redundant copies that were dropped.
     pub dropped: u64,
-    /// Copies that failed, or found no room.
+    /// Number of copies that failed or found no room.
     pub failed: u64,
 }
 

@@ -13,19 +13,19 @@ const NO_LIST: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Next node towards the front, inserted later.
+    /// The neighbour towards the front, which was inserted later; `NONE` at the front.
     newer: u32,
-    /// Next node towards the back.
+    /// The neighbour towards the back, which was inserted earlier; `NONE` at the back.
     older: u32,
     bytes: u64,
     list: u8,
-    /// Uses that the policy counted.
+    /// Number of uses that the policy has counted.
     uses: u8,
-    /// The round in which it was last visited.
+    /// The round in which the node was last marked as visited; 0 for none.
     visited: u32,
 }
 
-/// Bytes of a policy's table for each member.
+/// Bytes that a policy's table takes for each member.
 pub(crate) const NODE_BYTES: usize = size_of::<Node>();
 
 const EMPTY: Node = Node { newer: NONE, older: NONE, bytes: 0, list: NO_LIST, uses: 0, visited: 0 };
@@ -43,7 +43,7 @@ struct Ends {
 pub(super) struct Lists<const N: usize> {
     nodes: Vec<Node>,
     ends: [Ends; N],
-    /// The current round, from 1 on.
+    /// Number of the current round, from 1 on.
     round: u32,
 }
 
@@ -54,7 +54,7 @@ impl<const N: usize> Default for Lists<N> {
 }
 
 impl<const N: usize> Lists<N> {
-    /// The list that an id is in.
+    /// Returns the list that an id is in, if any.
     pub(super) fn list(&self, id: u32) -> Option<usize> {
         let node = self.nodes.get(id as usize)?;
         (node.list != NO_LIST).then_some(node.list as usize)
@@ -82,7 +82,7 @@ impl<const N: usize> Lists<N> {
         self.ends[list].bytes += bytes;
     }
 
-    /// Removes an id from its list; returns its size if it was in one.
+    /// Removes an id from its list and returns the id's bytes; `None` if it is in no list.
     pub(super) fn remove(&mut self, id: u32) -> Option<u64> {
         let list = self.list(id)?;
         let Node { newer, older, bytes, .. } = self.nodes[id as usize];
@@ -93,7 +93,8 @@ impl<const N: usize> Lists<N> {
         Some(bytes)
     }
 
-    /// Links `after` behind `newer`, and `before` in front of `older`.
+    /// Links `after` as the neighbour behind `newer`, and `before` as the one in front of `older`. Where `newer` or
+    /// `older` is `NONE`, links it as the front or the back of the list.
     fn link(&mut self, list: usize, newer: u32, older: u32, after: u32, before: u32) {
         match newer {
             NONE => self.ends[list].front = after,
@@ -110,7 +111,7 @@ impl<const N: usize> Lists<N> {
         Some(self.ends[list].back).filter(|id| *id != NONE)
     }
 
-    /// The next id towards the front.
+    /// The neighbour of an id towards the front.
     pub(super) fn newer(&self, id: u32) -> Option<u32> {
         Some(self.nodes[id as usize].newer).filter(|id| *id != NONE)
     }
@@ -120,8 +121,8 @@ impl<const N: usize> Lists<N> {
         &mut self.nodes[id as usize].uses
     }
 
-    /// Begins a round in which no member is visited yet. Every 2^32 rounds it resets all nodes, so that no round is
-    /// mistaken for one long ago.
+    /// Begins a round in which no member is visited yet. When the round's number wraps, after 2^32 rounds, all nodes
+    /// are reset, so that no old visit counts for a new round.
     pub(super) fn begin_round(&mut self) {
         self.round = self.round.wrapping_add(1);
         if self.round == 0 {
@@ -135,7 +136,7 @@ impl<const N: usize> Lists<N> {
         self.nodes[id as usize].visited = self.round;
     }
 
-    /// Whether an id was visited in this round.
+    /// Whether an id was marked as visited in the current round.
     pub(super) fn is_visited(&self, id: u32) -> bool {
         self.nodes[id as usize].visited == self.round
     }

@@ -1,6 +1,7 @@
 //! Least recently used: one list; a touch moves a member to the front, the victim is at the back.
 //!
-//! A call asks about each member at most once: a skipped member is passed by, a referenced one moves to the front.
+//! One call of `victim` asks `judge` about each member at most once: a skipped member keeps its position, a referenced
+//! one moves to the front.
 
 use super::list::Lists;
 use super::{Policy, Verdict};

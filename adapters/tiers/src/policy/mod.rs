@@ -27,34 +27,35 @@ pub use lru::Lru;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 
-/// The caller's verdict on a member that is the next victim.
+/// The caller's verdict on a member that the policy would evict next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Evict it.
     Evict,
-    /// Skip it: it cannot leave now, which says nothing about its use (it is protected, or being moved).
+    /// Skip the member: it is protected or being moved, and cannot leave now. This says nothing about its use.
     Skip,
-    /// Skip it as referenced: it is in use, or was used since the last verdict on it. Counts as a touch, so that a use
-    /// recorded only beside the buffer reaches the policy when it matters.
+    /// Skip the member: it is in use, or was used since the last verdict on it. This counts as a touch, so that the
+    /// policy also learns of uses that were not reported by [`Policy::touch`].
     Referenced,
 }
 
-/// An eviction order over the members of one tier.
+/// Keeps the members of one tier in the order of their eviction.
 pub trait Policy: Send {
-    /// Inserts a member as just used. A present member keeps its position.
+    /// Inserts an id as a member that was just used. An id that is a member already keeps its position.
     fn insert(&mut self, id: u32, bytes: u64);
 
-    /// Records a use of a member. Ignores other ids.
+    /// Records a use of a member. Ignores ids that are not members.
     fn touch(&mut self, id: u32);
 
-    /// Removes a member and all history of it: it was freed, or left for another reason than eviction.
+    /// Removes a member and its history, because it was freed or left the tier for another reason than eviction.
     fn remove(&mut self, id: u32);
 
-    /// Removes and returns the member to evict first, of those that `judge` lets go. It may be kept as a ghost. `None`:
-    /// `judge` was asked about every member, and none may leave.
+    /// Removes and returns the member to evict: the first for which `judge` returns [`Verdict::Evict`].
+    ///
+    /// The policy may remember its id as a ghost. Returns `None` if `judge` let none of the members go.
     fn victim(&mut self, judge: &mut dyn FnMut(u32) -> Verdict) -> Option<u32>;
 
-    /// Takes back a victim that was not evicted after all, as the next candidate.
+    /// Inserts a victim again that was not evicted after all, as the next candidate.
     fn restore(&mut self, id: u32, bytes: u64);
 
     /// Whether an id is a member.
@@ -64,7 +65,7 @@ pub trait Policy: Send {
     fn totals(&self) -> (usize, u64);
 }
 
-/// The choice of a policy.
+/// Which eviction policy a tier uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// [`Lru`].

@@ -6,31 +6,32 @@
 //! id is there is inserted into the main queue. The back of the main queue is the victim unless it was used; then it is
 //! reinserted at the front once for each of up to three uses.
 //!
-//! A call asks about each member at most once; it cycles through the main queue at most four times, for the uses.
+//! One call of `victim` asks `judge` about each member at most once; it cycles through the main queue at most four
+//! times, since a member has up to three uses.
 
 use super::list::Lists;
 use super::{Policy, Verdict};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
-/// Ids of evicted members, which are no longer members.
+/// The ghost list: ids that were evicted from the small queue and are no longer members.
 const GHOST: usize = 2;
 
-/// The small queue may hold one part in so many of the bytes: the paper's 10 %.
+/// The small queue may hold one part in this many of all members' bytes: 10 %, as in the paper.
 const SMALL_SHARE: u64 = 10;
-/// Uses counted at most: the paper's two bits.
+/// Most uses that are counted for a member: 3, the two bits of the paper.
 const MAX_USES: u8 = 3;
-/// Uses in the small queue from which a member moves to the main one: the paper's `freq > 1`.
+/// A member with at least this many uses moves from the small queue to the main queue: `freq > 1` in the paper.
 const PROMOTION_USES: u8 = 2;
 
-/// Evicts members hardly used while new, then the oldest unused ones of the main queue.
+/// Evicts members that are rarely used while new, then the oldest unused members of the main queue.
 #[derive(Debug, Default)]
 pub struct S3Fifo {
     lists: Lists<3>,
 }
 
 impl S3Fifo {
-    /// Moves a member to the front of a queue with a given number of uses.
+    /// Moves a member to the front of a queue and sets its number of uses; it stays visited if it was.
     fn requeue(&mut self, id: u32, to: usize, uses: u8) {
         let visited = self.lists.is_visited(id);
         if let Some(bytes) = self.lists.remove(id) {
@@ -42,15 +43,17 @@ impl S3Fifo {
         }
     }
 
-    /// The queue to take a victim from: the small one while it holds its share or more, unless all its members were
-    /// visited (`left`: how many were not, in each queue).
+    /// Chooses the queue to take a victim from: the small queue while it holds at least its share of bytes, else the
+    /// main queue; the other one if all members of the first were visited. `left`: unvisited members in the small and
+    /// in the main queue.
     fn queue(&self, left: [usize; 2]) -> Option<usize> {
         let (small, main) = (self.lists.totals(SMALL).1, self.lists.totals(MAIN).1);
         let first = if small.saturating_mul(SMALL_SHARE) >= small + main { SMALL } else { MAIN };
         [first, SMALL + MAIN - first].into_iter().find(|queue| left[*queue] > 0)
     }
 
-    /// Where the member at the back of a queue is reinserted without asking, and with how many uses; `None`: ask.
+    /// Returns the queue and the number of uses to reinsert the member at the back of a queue with, if `judge` need not
+    /// be asked about it; `None` if it must be asked.
     fn reinsertion(&mut self, queue: usize, id: u32) -> Option<(usize, u8)> {
         let uses = *self.lists.uses(id);
         match queue {
@@ -60,7 +63,7 @@ impl S3Fifo {
         }
     }
 
-    /// Removes a victim; keeps the id of one from the small queue as a ghost.
+    /// Removes a victim. If it was in the small queue, its id becomes a ghost.
     fn evict(&mut self, queue: usize, id: u32) -> Option<u32> {
         let bytes = self.lists.remove(id)?;
         if queue == SMALL {
@@ -69,7 +72,7 @@ impl S3Fifo {
         Some(id)
     }
 
-    /// Removes the oldest ghosts until their bytes are no more than those of the members.
+    /// Removes the oldest ghosts until all ghosts together have no more bytes than all members.
     fn trim_ghosts(&mut self) {
         while self.lists.totals(GHOST).1 > self.totals().1 {
             let Some(id) = self.lists.back(GHOST) else { return };

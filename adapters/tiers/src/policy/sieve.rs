@@ -4,7 +4,8 @@
 //! New members are inserted at the front, which the hand reaches last: a member used once lives no longer than one
 //! round, and one used again stays in place.
 //!
-//! A call asks about each member at most once: the hand makes at most two rounds, the first of which clears marks.
+//! One call of `victim` asks `judge` about each member at most once: the hand makes at most two rounds, the first of
+//! which clears marks.
 
 use super::list::Lists;
 use super::{Policy, Verdict};
@@ -16,12 +17,12 @@ const ALL: usize = 0;
 #[derive(Debug, Default)]
 pub struct Sieve {
     lists: Lists<1>,
-    /// The member at the hand; `None`: start at the back.
+    /// The member that the hand points to; `None`: the hand starts at the back.
     hand: Option<u32>,
 }
 
 impl Sieve {
-    /// Removes a member, and moves the hand on if it is there.
+    /// Removes a member. If the hand points to it, the hand moves to the next member towards the front.
     fn leave(&mut self, id: u32) {
         if self.hand == Some(id) {
             self.hand = self.lists.newer(id);
@@ -55,7 +56,7 @@ impl Policy for Sieve {
         while left > 0 {
             let id = self.hand.or(self.lists.back(ALL))?;
             if !self.lists.is_visited(id) && std::mem::take(self.lists.uses(id)) == 0 {
-                // A member in use now is passed by, like a marked one.
+                // A member that `judge` refuses is passed by, like a marked one.
                 if judge(id) == Verdict::Evict {
                     self.leave(id);
                     return Some(id);
@@ -68,7 +69,7 @@ impl Policy for Sieve {
         None
     }
 
-    /// At the back, with the hand on it: it is the next candidate.
+    /// Inserts the id at the back and points the hand to it, so that it is the next candidate.
     fn restore(&mut self, id: u32, bytes: u64) {
         if !self.contains(id) {
             self.lists.push_back(ALL, id, bytes);

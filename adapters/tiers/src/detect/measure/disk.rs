@@ -22,26 +22,28 @@ use std::time::{Duration, Instant};
 use terrace_core::AllocError;
 use terrace_file::{FileFault, FramePool, IoRequest, Op, SlabFile, perform};
 
-/// Most bytes written: 65536 offsets for random reads, four times what a fast disk reads of them in its 0.3 seconds at
-/// queue depth 1; more than most disks cache.
+/// Most bytes that the measurement writes: 65536 blocks of 4 KiB. This is four times as many as a fast disk reads in
+/// the 0.3 seconds of random reads at queue depth 1, and more than most disks cache.
 const MOST: u64 = 256 << 20;
 
-/// Most bytes written through the page cache, which takes all of it at once: a slow card writes 20 MiB a second.
+/// Most bytes that the measurement writes if direct I/O is not possible. The page cache takes all of them at once, and
+/// a slow card needs three seconds to sync them, at 20 MiB a second.
 const CACHED: u64 = 64 << 20;
 
-/// Fewest bytes that give a meaningful figure: 4096 offsets.
+/// Fewest bytes that give meaningful figures: 4096 blocks of 4 KiB.
 const LEAST: u64 = 16 << 20;
 
-/// At most one part in so many of the free space is used.
+/// The file takes at most one part in this many of the free space.
 const SHARE: u64 = 100;
 
 const BLOCK: u64 = 4096;
 const PIECE: u64 = 1 << 20;
 
-/// Pieces in flight: enough to keep any disk busy.
+/// Pieces of 1 MiB in flight at once: enough to keep any disk busy.
 const PIECES: u32 = 4;
 
-/// Time of each phase: 1.8 seconds together. A rotating disk does 40 random reads in its time, enough for a median.
+/// Time that a phase runs; all five take 1.8 seconds together. A rotating disk does 40 random reads in 0.3 seconds,
+/// enough for a median.
 fn time(phase: Phase) -> Duration {
     Duration::from_millis(match phase {
         Phase::Write => 600,
@@ -61,7 +63,7 @@ pub enum DiskMeasureError {
     },
     /// No file can be created in the directory.
     Directory(PathBuf, std::io::Error),
-    /// A call on the file failed.
+    /// A system call on the measured file failed.
     File(FileFault),
     /// The system refused memory or threads.
     System(std::io::Error),
@@ -103,21 +105,22 @@ impl From<AllocError> for DiskMeasureError {
     }
 }
 
-/// State that the phases share.
+/// State that the phases of a measurement share.
 struct DiskMeasurement {
-    /// The file, opened again through its descriptor as it has no name. The slab keeps it open.
+    /// The measured file. As it has no name, it is opened a second time through its descriptor in `/proc`, and kept
+    /// open here.
     slab: Arc<SlabFile>,
     frames: FramePool,
-    /// Bytes written, from offset 0.
+    /// Bytes written to the file, from offset 0 on.
     written: u64,
-    /// Offsets of blocks in random order; each is read once, so that no cache holds it.
+    /// Offsets of the blocks left to read, in random order. Each block is read once, so that no cache holds it.
     blocks: VecDeque<u64>,
 }
 
 /// Measures the disk that a directory lies on; calls `progress` before each phase.
 ///
 /// # Errors
-/// [`DiskMeasureError`] says why, and what to do. The file is gone then too.
+/// [`DiskMeasureError`] says why, and what to do. The file is removed even then.
 pub fn disk(directory: &Path, mut progress: impl FnMut(Phase)) -> Result<DiskFigures, DiskMeasureError> {
     let mut disk = DiskMeasurement::new(directory).map_err(|error| name(error, directory))?;
     disk.measure(&mut progress).map_err(|error| name(error, directory))
@@ -141,7 +144,7 @@ impl DiskMeasurement {
         let file = tempfile::tempfile_in(directory).map_err(at)?;
         let slab = SlabFile::open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
         let bytes = size(free_bytes, slab.is_direct()).ok_or(DiskMeasureError::Full { free_bytes })?;
-        // Where preallocation is not supported, the writes allocate the space.
+        // Preallocation may fail: where the file system does not support it, the writes allocate the space.
         let _ = fallocate(&slab, FallocateFlags::empty(), 0, bytes);
         let frames = FramePool::new((u64::from(PIECES) * PIECE) as usize)?;
         Ok(Self { slab: Arc::new(slab), frames, written: bytes, blocks: VecDeque::new() })
@@ -181,12 +184,14 @@ impl DiskMeasurement {
         })
     }
 
-    /// Writes until the time is over or the file is full, then syncs it.
+    /// Writes until the phase's time is over or the file has its full size, then syncs the file; returns bytes a
+    /// second.
     fn write(&mut self) -> Result<u64, DiskMeasureError> {
         let begin = Instant::now();
         let pieces = (0..self.written / PIECE).map(|piece| piece * PIECE).collect();
         {
-            // Incompressible bytes; the load generator changes each block again before it is written.
+            // Fills the frames with incompressible bytes, for the writes to use; the load generator changes each block
+            // before each write.
             let mut state = 3;
             let frames: Result<Vec<_>, _> = (0..PIECES).map(|_| self.frames.take(PIECE as usize)).collect();
             for word in frames?.iter_mut().flat_map(|frame| frame.chunks_exact_mut(8)) {
@@ -195,7 +200,8 @@ impl DiskMeasurement {
         }
         let filled = begin.elapsed();
         let work = self.work(Phase::Write, Op::Write, PIECE, PIECES, pieces);
-        // Pieces are submitted in order, and all that were submitted complete: they are contiguous from offset 0.
+        // Pieces are submitted in ascending order and every submitted piece completes, so the bytes written are
+        // contiguous from offset 0.
         self.written = run(work, &self.frames)?.done * PIECE;
         let sync = IoRequest { token: 0, op: Op::Sync, slab: Arc::clone(&self.slab), offset: 0, bytes: 0, frame: None };
         perform(sync).result?;
@@ -221,14 +227,15 @@ impl DiskMeasurement {
         Ok((outcome.done as f64 / outcome.elapsed.as_secs_f64().max(1e-9), outcome.engine))
     }
 
-    /// Latencies of 4K reads at queue depth 1 on this thread, in nanoseconds: random or sequential ones.
+    /// Reads 4K blocks on this thread, at queue depth 1, in random or sequential order as the phase demands; returns
+    /// the latencies in nanoseconds.
     fn one_by_one(&mut self, phase: Phase) -> Result<Vec<u64>, DiskMeasureError> {
         let mut times = Vec::new();
         let mut frame = Some(self.frames.take(BLOCK as usize)?);
         let begin = Instant::now();
         while times.is_empty() || begin.elapsed() < time(phase) {
             let offset = match phase {
-                // At least half of the offsets are left for queue depth 16.
+                // Leaves at least half of the blocks unread for the phase at queue depth 16.
                 Phase::Random if self.blocks.len() as u64 * 2 * BLOCK <= self.written => break,
                 Phase::Random => self.blocks.pop_front().unwrap_or(0),
                 _ => times.len() as u64 * BLOCK % self.written,
@@ -245,17 +252,17 @@ impl DiskMeasurement {
         Ok(times)
     }
 
-    /// Without direct I/O: drops the page cache and advises the kernel how the file will be read.
+    /// Without direct I/O, drops the file's pages from the page cache and advises the kernel how the file will be read.
     fn forget(&self, how: Advice) {
         if !self.slab.is_direct() {
-            // If the kernel refuses, the figures are the cache's, which their latency shows.
+            // If the kernel refuses, the page cache answers the reads; their low latency shows that to `classify`.
             let _ = fadvise(&*self.slab, 0, None, Advice::DontNeed);
             let _ = fadvise(&*self.slab, 0, None, how);
         }
     }
 }
 
-/// Bytes to measure with: whole pieces; `None` if too few.
+/// Returns the bytes to measure with, whole pieces; `None` if the free space allows fewer than `LEAST`.
 fn size(free_bytes: u64, direct: bool) -> Option<u64> {
     let most = if direct { MOST } else { CACHED };
     Some(most.min(free_bytes / SHARE) / PIECE * PIECE).filter(|&bytes| bytes >= LEAST)
@@ -265,7 +272,7 @@ fn per_second(times: &[u64]) -> f64 {
     times.len() as f64 * 1e9 / times.iter().sum::<u64>().max(1) as f64
 }
 
-/// Offsets of `count` blocks in random order (Fisher and Yates).
+/// Returns the offsets of `count` blocks in random order (the shuffle of Fisher and Yates).
 fn shuffled(count: u64) -> VecDeque<u64> {
     let mut blocks: Vec<u64> = (0..count).map(|block| block * BLOCK).collect();
     let mut state = 11;

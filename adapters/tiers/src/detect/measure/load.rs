@@ -12,23 +12,23 @@ use terrace_file::{
     ThreadEngine, UringEngine,
 };
 
-/// The requests to make.
+/// A series of I/O requests to run.
 pub(super) struct Workload {
     pub op: Op,
     pub slab: Arc<SlabFile>,
     /// Bytes of each request.
     pub bytes: usize,
-    /// Offsets, in order of submission.
+    /// Offsets of the requests in the file, in order of submission.
     pub offsets: VecDeque<u64>,
-    /// Requests in flight at once.
+    /// Number of requests in flight at once.
     pub depth: u32,
-    /// No request is submitted after this time.
+    /// How long requests are submitted.
     pub time: Duration,
 }
 
 /// Figures of a finished workload.
 pub(super) struct WorkloadResult {
-    /// Completed requests.
+    /// Number of completed requests.
     pub done: u64,
     pub elapsed: Duration,
     /// Name of the engine.
@@ -38,21 +38,21 @@ pub(super) struct WorkloadResult {
 struct LoadGenerator {
     state: Mutex<State>,
     over: Condvar,
-    /// Weak: the engine owns this handler.
+    /// Weak, because the engine owns this handler: a strong reference would close a cycle.
     engine: OnceLock<Weak<dyn Engine>>,
 }
 
 struct State {
     work: Workload,
-    /// Requests in flight, and completions being handled: a handler may hold the engine's last reference but must not
-    /// drop it, as an engine's threads cannot join themselves.
+    /// Number of requests in flight and of completions being handled. `run` drops the engine only when this is 0: if a
+    /// completion handler dropped the last reference, a thread of the engine would have to join itself.
     busy: u32,
     /// Whether a request was submitted.
     begun: bool,
     done: u64,
     until: Instant,
     fault: Option<FileFault>,
-    /// Makes every written block unique: some disks and file systems deduplicate.
+    /// State of the generator that makes each written block unique, as some disks and file systems deduplicate.
     salt: u64,
 }
 
@@ -63,9 +63,9 @@ impl LoadGenerator {
 }
 
 impl State {
-    /// The next request with this frame, unless the workload is over.
+    /// Returns the next request, with this frame as its memory; `None` if the workload is over.
     fn next(&mut self, mut frame: Frame) -> Option<IoRequest> {
-        // At least one request is made, however long this thread waited for the lock.
+        // The first request is submitted even if the time was over before this thread got the lock.
         let late = self.begun && Instant::now() >= self.until;
         if self.fault.is_some() || late {
             return None;
@@ -102,13 +102,13 @@ impl CompletionHandler for LoadGenerator {
         if let (Some(request), Some(engine)) = (next, self.engine.get().and_then(Weak::upgrade)) {
             engine.submit(vec![request]);
         }
-        // The reference to the engine was dropped above.
+        // The handler's reference to the engine was dropped above, so `run` may drop the last one now.
         self.state().busy -= 1;
         self.over.notify_all();
     }
 }
 
-/// An io_uring engine, or one of threads where the system refuses io_uring.
+/// Starts an io_uring engine, or an engine of threads if the system refuses io_uring.
 fn engine(depth: u32, sink: Arc<LoadGenerator>) -> std::io::Result<Arc<dyn Engine>> {
     match UringEngine::new(depth, sink.clone()) {
         Ok(ring) => Ok(Arc::new(ring)),
@@ -116,7 +116,7 @@ fn engine(depth: u32, sink: Arc<LoadGenerator>) -> std::io::Result<Arc<dyn Engin
     }
 }
 
-/// Runs a workload. Writes take the bytes of the frames, with a unique number in each block.
+/// Runs a workload until it is over. Writes write the bytes of the frames, with a unique number put into each block.
 pub(super) fn run(work: Workload, frames: &FramePool) -> Result<WorkloadResult, super::DiskMeasureError> {
     run_on(engine, work, frames)
 }
@@ -162,7 +162,7 @@ mod tests {
         (here, Workload { op, slab: Arc::new(slab), bytes: BLOCK, offsets, depth: 4, time })
     }
 
-    /// Runs it on the system's best engine, and on threads, where a thread must not drop the engine.
+    /// Runs a workload on the system's best engine and on the engine of threads, none of which may drop that engine.
     fn on_both(op: Op, blocks: u64, time: Duration) -> [Result<WorkloadResult, DiskMeasureError>; 2] {
         let frames = FramePool::new(1 << 20).expect("memory");
         let (_here, first) = work(op, blocks, time);
@@ -192,7 +192,7 @@ mod tests {
     fn what_is_not_there_is_a_fault_and_ends_it() {
         for outcome in on_both(Op::Read, 1000, Duration::from_secs(86_400)) {
             let Err(DiskMeasureError::File(fault)) = outcome else { panic!("the file has 64 blocks") };
-            // Requests in flight with the first that failed may fail too; no more are submitted.
+            // Requests that were in flight beside the first failed one may fail too; after it none is submitted.
             let block = fault.offset / BLOCK as u64;
             assert!(fault.reason == FileFaultReason::UnexpectedEnd && (64..80).contains(&block), "{fault}");
         }

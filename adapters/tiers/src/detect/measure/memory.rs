@@ -11,30 +11,32 @@ use std::time::{Duration, Instant};
 /// Figures measured of memory. The field names are JSON keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryFigures {
-    /// Bytes of each of the two buffers.
+    /// Size in bytes of each of the two buffers.
     pub buffer_bytes: u64,
-    /// Bytes that one thread copies a second, each byte counted once; the median of the rounds.
+    /// Bytes that one thread copies a second, the median of several rounds. A copied byte counts once, not as a read
+    /// and a write.
     pub copy_bytes_per_s: u64,
-    /// Latency of a read whose address depends on the read before; page walks included.
+    /// Latency of a read whose address depends on the previous read, page-table walks included.
     pub latency_ns: f64,
 }
 
-/// Largest buffer: beyond the last-level cache of most machines (64 MiB and more are servers'); two of them are 256
-/// MiB.
+/// Largest buffer in bytes: it exceeds the last-level cache of most machines (only servers have 64 MiB and more). The
+/// two buffers together have 256 MiB.
 const MOST: u64 = 128 << 20;
 
-/// Smallest buffer: a smaller one measures caches; a small board can spare no more.
+/// Smallest buffer in bytes: a smaller one would measure caches, and a small board cannot spare more.
 const LEAST: u64 = 4 << 20;
 
-/// Time for each of the two measurements.
+/// Time for each of the two measurements, of copies and of latency.
 const TIME: Duration = Duration::from_millis(150);
 
-/// 32-bit words of a cache line of 64 bytes, which is one node of the walk.
+/// Number of 32-bit words in a cache line of 64 bytes. Each line is one node of the walk that measures latency.
 const LINE: usize = 16;
 
-/// Measures memory with two buffers of at most a sixteenth of what is available together.
+/// Measures memory with two buffers, together at most a sixteenth of `available_bytes`.
 ///
-/// If the system refuses a size, half of it is tried, and so on. `None` if it refuses even 8 MiB.
+/// If the system refuses to allocate the buffers, buffers of half the size are tried, and so on. `None` if the system
+/// refuses even two of 4 MiB.
 pub fn memory(available_bytes: Option<u64>) -> Option<MemoryFigures> {
     let most = (available_bytes.unwrap_or(LEAST * 32) / 32).clamp(LEAST, MOST);
     let sizes = std::iter::successors(Some(most), |bytes| Some(bytes / 2).filter(|&half| half >= LEAST));
@@ -44,7 +46,7 @@ pub fn memory(available_bytes: Option<u64>) -> Option<MemoryFigures> {
     })
 }
 
-/// `count` values, if the system grants the memory.
+/// Returns `count` clones of a value; `None` if the system refuses the memory.
 fn filled<T: Clone>(value: T, count: usize) -> Option<Vec<T>> {
     let mut values = Vec::new();
     values.try_reserve_exact(count).ok()?;
@@ -69,7 +71,7 @@ fn copy(bytes: usize) -> Option<u64> {
 
 fn walk(bytes: usize) -> Option<f64> {
     let nodes = bytes / (LINE * 4);
-    // One cycle through all lines, in an order that no prefetcher predicts (Sattolo's algorithm).
+    // Links all cache lines into one cycle, in an order that no prefetcher predicts (Sattolo's algorithm).
     let mut order = filled(0u32, nodes)?;
     order.iter_mut().zip(0..).for_each(|(place, number)| *place = number);
     let mut state = 7;
@@ -81,7 +83,7 @@ fn walk(bytes: usize) -> Option<f64> {
     drop(order);
     let (begin, mut steps, mut at) = (Instant::now(), 0u64, 0usize);
     while begin.elapsed() < TIME {
-        // 4096 steps take 0.4 ms: the clock is read rarely.
+        // The clock is read only once in 4096 steps, which take 0.4 ms.
         for _ in 0..4096 {
             at = lines[at][0] as usize;
         }
@@ -99,7 +101,7 @@ mod tests {
     fn buffers_follow_what_is_available_and_figures_make_sense() {
         let figures = memory(Some(1 << 20)).expect("there are 8 MiB");
         assert_eq!(figures.buffer_bytes, LEAST);
-        // Bounds below and above what any machine can reach.
+        // The bounds are below and above what any machine can reach.
         assert!((1 << 20..1 << 44).contains(&figures.copy_bytes_per_s), "{figures:?}");
         assert!((0.1..100_000.0).contains(&figures.latency_ns), "{figures:?}");
         assert_eq!(memory(Some(1 << 30)).map(|figures| figures.buffer_bytes), Some(32 << 20));

@@ -20,7 +20,7 @@ use std::fmt;
 /// The phases of a disk measurement, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Writes large pieces.
+    /// Writes of 1 MiB pieces at queue depth 4.
     Write,
     /// Random 4K reads at queue depth 1.
     Random,
@@ -28,7 +28,7 @@ pub enum Phase {
     Sequential,
     /// Random 4K reads at queue depth 16.
     Deep,
-    /// Reads large pieces.
+    /// Reads of 1 MiB pieces at queue depth 4.
     Read,
 }
 
@@ -52,17 +52,17 @@ impl fmt::Display for Phase {
 /// Figures measured of a disk. The field names are JSON keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskFigures {
-    /// Bytes of the file that was written and read back.
+    /// Size in bytes of the file that was written and read back.
     pub file_bytes: u64,
-    /// Whether direct I/O bypassed the page cache; if not, the cache was dropped before each read phase.
+    /// Whether direct I/O bypassed the page cache. If not, the file's cached pages were dropped before each read phase.
     pub direct: bool,
     /// The I/O engine: `ring` or `threads`.
     pub engine: &'static str,
-    /// Writes of 1 MiB pieces at queue depth 4, including the final sync.
+    /// Bytes written a second, in 1 MiB pieces at queue depth 4; the time includes the final sync.
     pub write_bytes_per_s: u64,
-    /// Reads of 1 MiB pieces at queue depth 4.
+    /// Bytes read a second, in 1 MiB pieces at queue depth 4.
     pub read_bytes_per_s: u64,
-    /// Median latency of random 4K reads at queue depth 1.
+    /// Median latency of random 4K reads at queue depth 1, in nanoseconds.
     pub random_4k_read_p50_ns: u64,
     /// Random 4K reads a second at queue depth 1.
     pub random_4k_qd1_iops: u64,
@@ -76,8 +76,8 @@ pub struct DiskFigures {
     pub depth_scaling: f64,
 }
 
-/// The next number of the splitmix64 generator (Steele and others, 2014): orders that no disk can predict, bytes that
-/// no disk can compress.
+/// Returns the next number of the splitmix64 generator (Steele and others, 2014). It gives read orders that no disk
+/// predicts, and bytes that no disk compresses.
 fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
