@@ -16,7 +16,7 @@ fn layout(bytes: usize, align: usize) -> Layout {
 /// A heap of 64 KiB of each kind that has headers.
 fn each(story: impl Fn(&mut Shadow)) {
     for kind in told(header_kinds()) {
-        let mut shadow = Shadow::with(kind, cut(64 << 10, 20 << 10));
+        let mut shadow = Shadow::with(kind, cut(64 << 10, 32 << 10));
         story(&mut shadow);
         shadow.judge();
         shadow.drain();

@@ -107,13 +107,12 @@ pub const RUNS: &[Run] = &[
         ..RUN
     },
     Run { name: "heap-tree", targets: "-p terrace-core --test heap", tests: "programs::every", flags: TREE, ..RUN },
-    Run { name: "heap-long", targets: "-p terrace-core --test heap", tests: SMALL, cases: 16, long: true, ..RUN },
+    Run { name: "heap-long", targets: "-p terrace-core --test heap", tests: SMALL, long: true, ..RUN },
     Run {
         name: "heap-tree-long",
         targets: "-p terrace-core --test heap",
         tests: SMALL,
         flags: TREE,
-        cases: 16,
         long: true,
         ..RUN
     },
