@@ -49,7 +49,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let size = request.bytes.checked_next_multiple_of(self.settings.granule).ok_or(self.out_of_memory(request))?;
         let area = self.area(request.bytes);
         let plan = plan(&self.ranges[area], size, request.align, page).ok_or(self.out_of_memory(request))?;
-        self.back_plan(area, &plan, size, page).map_err(|error| self.source_error(error, request))?;
+        let before = self.reserved();
+        if let Err(error) = self.back_plan(area, &plan, size, page) {
+            // The plan has several holes, and the source refused one of them.
+            self.unmap_plan(area, &plan, self.reserved().saturating_sub(before));
+            return Err(self.source_error(error, request));
+        }
         let range = &mut self.ranges[area];
         let around = |gap: &RangeExtent| gap.start <= plan.start && plan.start < gap.end();
         let gap = range.vacant_extents(plan.anchor).find(around).ok_or(AllocError::new(Cause::SourceFailed, size))?;
@@ -162,25 +167,45 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         found
     }
 
+    /// Unmaps `bytes` of the plan's vacancy: a request that failed keeps no pages that were mapped for it.
+    fn unmap_plan(&mut self, area: usize, plan: &GrowthPlan, mut bytes: u64) {
+        let mut at = self.ranges[area].vacant_extents(plan.anchor).next();
+        while let Some(extent) = at.filter(|extent| bytes > 0 && extent.start < plan.from + plan.room) {
+            at = self.ranges[area].behind(&extent);
+            let Some(unmapped) = self.unmap_gap(area, &extent, bytes) else { return };
+            bytes -= unmapped;
+        }
+    }
+
     /// Unmaps all whole pages inside gaps. One call for each gap that has any.
     pub(super) fn trim_pages(&mut self) {
-        let Some((region, ids)) = self.space else { return };
-        let page = self.source.page_bytes();
-        for (range, id) in self.ranges.iter_mut().zip(ids) {
-            let mut at = range.extents(id).next();
+        let Some((_, ids)) = self.space else { return };
+        for area in [SMALL, LARGE] {
+            let mut at = self.ranges[area].extents(ids[area]).next();
             while let Some(extent) = at {
                 // The next record stays valid, also when two holes merge.
-                at = range.behind(&extent);
-                let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
-                if extent.kind == ExtentKind::Free && start < end && range.slots_left() > 0 {
-                    let gone = self.source.unmap(region, start - region.base, end - start);
-                    if gone.is_err() || range.decommit(&extent, start, end - start).is_err() {
-                        return;
-                    }
-                    self.counters.returns += 1;
+                at = self.ranges[area].behind(&extent);
+                if self.unmap_gap(area, &extent, u64::MAX).is_none() {
+                    return;
                 }
             }
         }
+    }
+
+    /// Unmaps whole pages of an extent that is a gap, at most `most` bytes. Returns the bytes; `None` if the source refuses.
+    fn unmap_gap(&mut self, area: usize, extent: &RangeExtent, most: u64) -> Option<u64> {
+        let (region, _) = self.space?;
+        let page = self.source.page_bytes();
+        let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
+        let range = &mut self.ranges[area];
+        if extent.kind != ExtentKind::Free || start >= end || range.slots_left() == 0 {
+            return Some(0);
+        }
+        let bytes = most.min(end - start);
+        self.source.unmap(region, start - region.base, bytes).ok()?;
+        range.decommit(extent, start, bytes).ok()?;
+        self.counters.returns += 1;
+        Some(bytes)
     }
 
     pub(super) fn out_of_memory(&self, request: Request) -> AllocError {

@@ -746,6 +746,27 @@ fn moved_pages_serve_when_the_capacity_is_spent() {
 }
 
 #[test]
+fn a_request_that_fails_halfway_keeps_no_pages() {
+    let settings = ArenaSettings { coalesce: Coalesce::AtOnce, small: 0, ..SETTINGS };
+    let mut world = world(true, 6 * PAGE, settings);
+    let [low, middle, high, last] = [2, 1, 2, 1].map(|pages| get(&mut world, pages * PAGE, 0));
+    put(&mut world, low, 0);
+    put(&mut world, high, 0);
+    assert_eq!(world.trim(), 4 * PAGE);
+    put(&mut world, middle, 0);
+    happened(&world);
+    // A hole of two pages, a gap of one, a hole of two: the source has no memory for the second hole.
+    world.source_mut().capacity = 4 * PAGE;
+    let refused = world.allocate(Request::new(5 * PAGE)).expect_err("five pages beside one of four");
+    assert_eq!(refused.cause, Cause::OutOfMemory);
+    assert!(happened(&world).contains(&"map"), "the first hole was mapped");
+    assert_eq!(world.reserved(), 2 * PAGE, "as before");
+    world.check().expect("every invariant holds");
+    put(&mut world, last, 0);
+    finish(&mut world);
+}
+
+#[test]
 fn cached_blocks_give_their_slots_up_before_a_request_fails() {
     let mut world = lent(false, 1 << 20, SETTINGS, 8);
     let blocks: Vec<Block> = (0..6).map(|_| get(&mut world, 64, 0)).collect();
