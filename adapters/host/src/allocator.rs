@@ -1,4 +1,5 @@
-//! Collections in the global heap, or in one of their own: `allocator_api2::alloc::Allocator`.
+//! `allocator_api2::alloc::Allocator` for the global heap and for first-class heaps, so that collections can live in
+//! either.
 
 use crate::{Global, Heap, api};
 use allocator_api2::alloc::{AllocError, Allocator};
@@ -33,7 +34,7 @@ unsafe impl Allocator for Global {
     }
 }
 
-/// Resizes a block, to another alignment too if need be.
+/// Resizes a block, in place or by moving it; the new layout may have another alignment.
 ///
 /// # Safety
 /// The block is live, and no other thread uses it meanwhile.
