@@ -1,7 +1,7 @@
 //! The error of opening a device.
 //!
-//! Promises upward: an error names what failed, in which call, and what to install or do. It owns its data: it can be stored,
-//! compared and displayed without a driver.
+//! Promises upward: an error names what failed, in which driver call, and what to install or do about it. An error owns
+//! its data: it can be stored, compared and displayed without a driver.
 
 use crate::result_codes;
 use std::fmt;
@@ -39,7 +39,7 @@ impl fmt::Display for Version {
 pub enum OpenError {
     /// The driver's library is missing, or this process cannot load it.
     NoLibrary {
-        /// File names that the loader tried, the best known first.
+        /// File names that the loader tried, the most common first.
         searched: Vec<String>,
     },
     /// The driver has no such device.
@@ -67,7 +67,7 @@ pub enum OpenError {
     Driver(Fault),
 }
 
-/// What to install: ends every message about a driver that is missing or too old.
+/// Advice on what to install, which ends every message about a driver that is missing or too old.
 const INSTALL: &str = "install NVIDIA's driver for CUDA 11.4 or newer (Linux: the distribution's package of the NVIDIA driver; \
     a container: start it with its devices, `--gpus all`; WSL2: the driver on the Windows side; Jetson: JetPack)";
 
