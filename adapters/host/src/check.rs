@@ -89,9 +89,9 @@ mod tests {
         assert!(broken.clause.starts_with("usage: held") && broken.at == 4096, "{broken}");
         usage::sub_purged(4096);
 
-        // SAFETY: our blocks, used by nothing any more.
+        // SAFETY: this test allocated the block and does not use it any more.
         unsafe { api::free(block) };
-        // SAFETY: see above.
+        // SAFETY: this test allocated the block and does not use it any more.
         unsafe { api::free(large) };
         assert_eq!(check(), Ok(()));
     }

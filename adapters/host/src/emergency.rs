@@ -129,7 +129,7 @@ pub fn free(block: *mut u8) -> bool {
     let length = length.load(Relaxed);
     // Of two threads that free the block, the one whose exchange succeeds unmaps it.
     if address.compare_exchange(block.addr(), 1, Acquire, Relaxed).is_ok() {
-        // SAFETY: mapped by `map`, and freed by its holder.
+        // SAFETY: `map` mapped these bytes, and the program has freed them.
         unsafe { os::unmap(at, length) };
         address.store(0, Release);
     }

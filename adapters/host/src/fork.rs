@@ -56,26 +56,26 @@ fn done(is_child: bool) {
     if !process::end_fork() {
         return;
     }
-    // SAFETY: `prepare` took this lock and forgot the guard; so for each below.
+    // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { page_heap::lock().force_unlock() };
     spans::GLOBAL_SPANS.locks().iter().for_each(|lock| {
-        // SAFETY: see above.
+        // SAFETY: `prepare` took this lock and forgot the guard.
         unsafe { lock.force_unlock() };
     });
     heaps::each_lock(|lock| {
-        // SAFETY: see above.
+        // SAFETY: `prepare` took this lock and forgot the guard.
         unsafe { lock.force_unlock() };
     });
-    // SAFETY: see above.
+    // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { heaps::registry().force_unlock() };
     transfer_cache::open();
     slice_cache::open();
     if is_child {
         process::set_forked();
-        // SAFETY: held since `prepare`.
+        // SAFETY: the lock is held since `prepare`, so no other thread uses the data.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });
     }
-    // SAFETY: see above.
+    // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { thread::lock().force_unlock() };
     purge::resume(is_child);
     thread::leave_slow_path();

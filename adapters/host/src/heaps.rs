@@ -63,7 +63,7 @@ pub fn purge_span(slice: u32, span: &Span) {
     let _registry = REGISTRY.lock();
     let entry = ALL.get(usize::from(span.heap.load(Relaxed)).wrapping_sub(1));
     let spans = entry.map_or(null_mut(), |entry| entry.load(Acquire));
-    // SAFETY: null, or spans that live as long as the registry is locked.
+    // SAFETY: null, or a heap's spans, which live while they are in `ALL`: this thread holds the registry's lock.
     if let Some(spans) = unsafe { spans.as_ref() } {
         spans.purge(slice);
     }
@@ -73,7 +73,7 @@ pub fn purge_span(slice: u32, span: &Span) {
 pub fn each_lock(each: impl Fn(&'static Lock<SpanLists>)) {
     for entry in &ALL {
         let spans = entry.load(Acquire);
-        // SAFETY: null, or a heap's spans, which live as long as they stand here: the caller holds the registry.
+        // SAFETY: null, or a heap's spans, which live while they are in `ALL`: the caller holds the registry's lock.
         if let Some(spans) = unsafe { spans.as_ref() } {
             spans.locks().iter().for_each(&each);
         }
@@ -87,7 +87,7 @@ pub fn each_lock(each: impl Fn(&'static Lock<SpanLists>)) {
 pub fn check() -> Result<(), Violation> {
     let _registry = REGISTRY.lock();
     for entry in &ALL {
-        // SAFETY: null, or a heap's spans, which live as long as they stand here: the registry is held.
+        // SAFETY: null, or a heap's spans, which live while they are in `ALL`: this thread holds the registry's lock.
         if let Some(spans) = unsafe { entry.load(Acquire).as_ref() } {
             spans.check()?;
         }

@@ -87,7 +87,7 @@ impl Handler {
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        // SAFETY: null, or a cache; they live as long as the process.
+        // SAFETY: null or a cache, and caches live as long as the process.
         let Some(cache) = (unsafe { self.cache.as_ref() }) else {
             if self.epoch == 0 {
                 tls::set((&raw const EMPTY).cast());

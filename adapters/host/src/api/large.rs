@@ -31,7 +31,7 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
     }
     if let Some(block) = signal::allocate(bytes, align) {
         if zeroed && !block.is_null() {
-            // SAFETY: a block of at least so many bytes.
+            // SAFETY: the block holds at least `bytes` bytes.
             unsafe { block.write_bytes(0, bytes) };
         }
         return block;
@@ -156,7 +156,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         let count = PAGE.min(bytes - offset);
         let source = from.wrapping_add(offset);
         if count == PAGE && clean(offset) == Some(true) {
-            // SAFETY: a page of the old block, which starts at a slice and which no thread writes to meanwhile.
+            // SAFETY: a whole page of the old block, which starts at a slice; no thread writes to it during the copy.
             let page = unsafe { &*source.cast::<[[u64; 8]; PAGE / 64]>() };
             // Tests 64 bytes at a time: the compiler uses vector instructions, and the first line that is not zero ends
             // the loop.
@@ -164,7 +164,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
                 continue;
             }
         }
-        // SAFETY: so many bytes of both blocks, which do not overlap.
+        // SAFETY: both blocks hold `count` bytes from here on, and do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(source, to.wrapping_add(offset), count) };
     }
 }
@@ -262,7 +262,7 @@ fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
     let Some(to) = take_growing(tables, count) else { return null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
     let moved = held.next_multiple_of(process::page_bytes());
-    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet.
+    // SAFETY: both blocks are ours and have at least `moved` bytes; the new one has no contents yet.
     let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
         // This kernel cannot move pages: no block is moved from now on. The new slices may be unmapped, so they are
         // never reused.

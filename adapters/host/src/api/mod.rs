@@ -86,10 +86,10 @@ fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
 /// Clears the first and the last `END` bytes of a block of `bytes` bytes, which must be at least `END`.
 #[inline(always)]
 fn clear_ends<const END: usize>(block: *mut u8, bytes: usize) {
-    // SAFETY: the first bytes of the block.
+    // SAFETY: the block has at least `END` bytes.
     unsafe { block.write_bytes(0, END) };
     let last = block.wrapping_add(bytes).wrapping_sub(END);
-    // SAFETY: its last bytes.
+    // SAFETY: `last` lies `END` bytes before the end of the block.
     unsafe { last.write_bytes(0, END) };
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn free_class(block: *mut u8, class: usize) {
 #[inline]
 pub(crate) fn poll() {
     if !signal::is_in_handler() {
-        // SAFETY: the handler's promise when it freed the block.
+        // SAFETY: the signal handler that freed the block promised that it is live and not used any more.
         signal::drain_deferred(|block| unsafe { free(block) });
     }
     purge::poll();
@@ -194,7 +194,7 @@ pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let target = allocate_class(after);
     if !target.is_null() {
         let kept = class::size(before).min(bytes);
-        // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
+        // SAFETY: both blocks hold at least `kept` bytes, and a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
         free_class(block, before);
     }
@@ -231,10 +231,10 @@ pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize
     }
     let kept = held.min(bytes);
     if class == class::NONE && kept > class::LARGEST {
-        // SAFETY: two blocks, each at least so long.
+        // SAFETY: both blocks hold at least `kept` bytes.
         unsafe { large::copy(block, target, kept) };
     } else {
-        // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
+        // SAFETY: both blocks hold at least `kept` bytes, and a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
     }
     free_class(block, class);

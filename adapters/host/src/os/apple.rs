@@ -14,7 +14,7 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     if mapped.addr().get() == address {
         return Some(mapped);
     }
-    // SAFETY: mapped here, a moment ago.
+    // SAFETY: mapped just above, and used by nothing.
     unsafe { super::unmap(mapped, bytes) };
     None
 }
@@ -46,7 +46,7 @@ pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
         return;
     }
     let time = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(milliseconds.min(50)) * 1_000_000 };
-    // SAFETY: the time is ours.
+    // SAFETY: `time` is a local variable, which lives through the call.
     unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
 }
 
@@ -56,7 +56,7 @@ pub fn wake(_: &AtomicU32, _: i32) {}
 /// Milliseconds since a fixed moment before the process began.
 pub fn milliseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours to be written.
+    // SAFETY: `time` is local and writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
@@ -64,22 +64,22 @@ pub fn milliseconds() -> u64 {
 /// Bits that differ from process to process.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: the bytes are ours to be written.
+    // SAFETY: the bytes are local and writable.
     unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) };
     u64::from_ne_bytes(bytes)
 }
 
 /// Whether this process has rights that its user lacks (setuid).
 pub fn is_secure() -> bool {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let real = unsafe { libc::getuid() };
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     real != unsafe { libc::geteuid() }
 }
 
 /// The address of the running thread's `errno`.
 pub(super) fn errno_place() -> *mut i32 {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::__error() }
 }
 

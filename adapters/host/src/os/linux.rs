@@ -14,7 +14,7 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     if mapped.addr().get() == address {
         return Some(mapped);
     }
-    // SAFETY: mapped here, a moment ago.
+    // SAFETY: mapped just above, and used by nothing.
     unsafe { super::unmap(mapped, bytes) };
     None
 }
@@ -147,7 +147,7 @@ fn membarrier(command: i32) -> bool {
 /// Advances with the kernel's tick, every few milliseconds: the coarse clock is the cheapest.
 pub fn milliseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours to be written.
+    // SAFETY: `time` is local and writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
@@ -157,7 +157,7 @@ pub fn milliseconds() -> u64 {
 /// Hashes the last eight of the 16 random bytes that the kernel passes to a process (the first eight become the stack's
 /// canary), so that addresses chosen by these bits reveal none of those bytes.
 pub fn random() -> u64 {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let bytes = core::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
     // SAFETY: 16 bytes that the kernel laid there, or null.
@@ -175,13 +175,13 @@ fn mix(mut bits: u64) -> u64 {
 ///
 /// The environment must not change the settings of such a process.
 pub fn is_secure() -> bool {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// The address of the running thread's `errno`.
 pub(super) fn errno_place() -> *mut i32 {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::__errno_location() }
 }
 
@@ -229,13 +229,13 @@ fn limit_of_group(mount: &[u8], path: &[u8]) -> usize {
 /// Reads the first bytes of a file, as many as fit in `buffer`.
 fn read<'a>(name: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let errno = errno();
-    // SAFETY: the name is a string.
+    // SAFETY: `name` is a C string.
     let file = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let mut count = -1;
     if file >= 0 {
-        // SAFETY: the buffer is ours to be written.
+        // SAFETY: the buffer is local and writable.
         count = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
-        // SAFETY: opened above.
+        // SAFETY: `file` was opened above, and is closed once.
         unsafe { libc::close(file) };
     }
     set_errno(errno);

@@ -54,14 +54,14 @@ pub unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
 
 /// Bytes of the system's page.
 pub fn page_bytes() -> usize {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
 
 /// Bytes of the machine's memory; 0 if the system does not say.
 pub fn physical_bytes() -> usize {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     usize::try_from(pages).unwrap_or(0).saturating_mul(page_bytes())
 }
@@ -69,7 +69,7 @@ pub fn physical_bytes() -> usize {
 /// The limit on this process's address space in bytes (`ulimit -v`); `usize::MAX`: none.
 pub fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is ours to be written.
+    // SAFETY: `limit` is local and writable.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0;
     if failed || limit.rlim_cur == libc::RLIM_INFINITY { usize::MAX } else { limit.rlim_cur as usize }
 }
@@ -77,20 +77,20 @@ pub fn address_limit() -> usize {
 /// Writes bytes to standard error in one call, and ignores a failure.
 pub fn write_stderr(text: &[u8]) {
     let errno = errno();
-    // SAFETY: the bytes are readable.
+    // SAFETY: `text` is readable for its whole length.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     set_errno(errno);
 }
 
 /// Ends the process, as glibc does when it finds its heap broken.
 pub fn abort() -> ! {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::abort() }
 }
 
 /// Lets another thread run on this processor.
 pub fn yield_now() {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::sched_yield() };
 }
 
@@ -140,7 +140,7 @@ impl Key {
     /// Makes a key. When a thread ends, `destructor` is called with the thread's value if that is not null.
     pub fn new(destructor: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         let mut key = 0;
-        // SAFETY: `key` is ours to be written; the destructor lives as long as the program.
+        // SAFETY: `key` is local and writable; the destructor lives as long as the program.
         let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) } != 0;
         if failed { None } else { Some(Self(key)) }
     }
@@ -194,23 +194,23 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
-    // SAFETY: `attributes` is ours to be written.
+    // SAFETY: `attributes` is local and writable.
     unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
     // SAFETY: made by the call above; a size that it refuses leaves the default.
     unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) };
-    // SAFETY: `all` is ours to be written.
+    // SAFETY: `all` is local and writable.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: both sets are ours, `all` was filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: `thread` is ours to be written; the body lives as long as the program.
+    // SAFETY: `thread` is local and writable; the body lives as long as the program.
     let failed = unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, null_mut()) } != 0;
     // SAFETY: `before` was written by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
-    // SAFETY: made above.
+    // SAFETY: `pthread_attr_init` made `attributes` above.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     set_errno(errno);
-    // SAFETY: written by the call that made the thread.
+    // SAFETY: `pthread_create` wrote `thread`, since it did not fail.
     (!failed).then(|| unsafe { thread.assume_init() } as usize)
 }
 
@@ -226,7 +226,7 @@ pub fn join(thread: usize) {
 /// Returns its first address and the address behind its last byte.
 pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
     let mut stack = core::mem::MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: asks only; `stack` is ours to be written.
+    // SAFETY: asks only; `stack` is local and writable.
     let failed = unsafe { libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) } != 0;
     // SAFETY: zeros, or what the call wrote.
     let stack = unsafe { stack.assume_init() };
@@ -236,13 +236,13 @@ pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
 
 /// Reads the running thread's `errno`.
 pub fn errno() -> i32 {
-    // SAFETY: the C library's place for this thread.
+    // SAFETY: `errno_place` points to this thread's `errno`.
     unsafe { *super::errno_place() }
 }
 
 /// Sets the running thread's `errno`.
 pub fn set_errno(value: i32) {
-    // SAFETY: the C library's place for this thread.
+    // SAFETY: `errno_place` points to this thread's `errno`.
     unsafe { *super::errno_place() = value };
 }
 
@@ -252,6 +252,6 @@ pub const ENOMEM: i32 = libc::ENOMEM;
 /// Identifies the running thread: a number that no other living thread has, never 0.
 #[inline]
 pub fn thread() -> usize {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::pthread_self() as usize }
 }

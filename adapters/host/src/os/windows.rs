@@ -81,23 +81,23 @@ pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
 pub fn wake(word: &AtomicU32, count: i32) {
     let address = word.as_ptr().cast();
     if count == 1 {
-        // SAFETY: the address is a name.
+        // SAFETY: the call uses the address as a key only, and does not access it.
         unsafe { WakeByAddressSingle(address) };
     } else {
-        // SAFETY: the address is a name.
+        // SAFETY: the call uses the address as a key only, and does not access it.
         unsafe { WakeByAddressAll(address) };
     }
 }
 
 /// Milliseconds since the system started.
 pub fn milliseconds() -> u64 {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     unsafe { GetTickCount64() }
 }
 
 fn system() -> SYSTEM_INFO {
     let mut info = core::mem::MaybeUninit::zeroed();
-    // SAFETY: `info` is ours to be written.
+    // SAFETY: `info` is local and writable.
     unsafe { GetSystemInfo(info.as_mut_ptr()) };
     // SAFETY: zeros are a value of every field, and the call wrote them.
     unsafe { info.assume_init() }
@@ -111,7 +111,7 @@ pub fn page_bytes() -> usize {
 /// Bytes of the machine's memory.
 pub fn physical_bytes() -> usize {
     let mut status = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..Default::default() };
-    // SAFETY: `status` is ours to be written and says its length.
+    // SAFETY: `status` is local and writable and says its length.
     unsafe { GlobalMemoryStatusEx(&raw mut status) };
     status.ullTotalPhys as usize
 }
@@ -139,27 +139,27 @@ pub fn is_secure() -> bool {
 
 /// Writes bytes to standard error.
 pub fn write_stderr(text: &[u8]) {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let file = unsafe { GetStdHandle(STD_ERROR_HANDLE) };
-    // SAFETY: the bytes are readable.
+    // SAFETY: `text` is readable for its whole length.
     unsafe { WriteFile(file, text.as_ptr(), text.len() as u32, null_mut(), null_mut()) };
 }
 
 /// Ends the process.
 pub fn abort() -> ! {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::abort() }
 }
 
 /// Lets another thread run on this processor.
 pub fn yield_now() {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { SwitchToThread() };
 }
 
 /// Identifies the running thread: a number that no other living thread has, never 0.
 pub fn thread() -> usize {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     unsafe { GetCurrentThreadId() as usize }
 }
 
@@ -202,11 +202,11 @@ impl Key {
 
     /// This thread's value; null when it has none.
     pub fn get(self) -> *mut c_void {
-        // SAFETY: a query.
+        // SAFETY: the call has no precondition; it only reads a value of the system.
         let error = unsafe { GetLastError() };
         // SAFETY: the slot was made by `new`. The query changes the error number, which is put back.
         let value = unsafe { FlsGetValue(self.0) };
-        // SAFETY: see above.
+        // SAFETY: the call has no precondition.
         unsafe { SetLastError(error) };
         value
     }
@@ -251,7 +251,7 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
 
 /// Sets the running thread's last error.
 pub fn set_errno(value: i32) {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { SetLastError(value as u32) };
 }
 

@@ -217,7 +217,7 @@ impl PageHeap {
                 // Exposes the mapping's provenance: pointers to blocks are made from addresses later.
                 _ = at.expose_provenance();
                 if self.mapped < SMALL && settings::huge_pages().is_none() {
-                    // SAFETY: mapped above.
+                    // SAFETY: `map_at` mapped these pages above.
                     unsafe { os::advise_huge(at, step, false) };
                 }
                 apply_settings(at, step);
@@ -321,7 +321,7 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
         apply_settings(at, bytes);
         done
     } else {
-        // SAFETY: see above.
+        // SAFETY: the slices are free, and without the lock, which the caller holds, no thread can allocate them.
         pages == 0 || unsafe { os::purge(at, bytes) }
     };
     if done {
@@ -352,7 +352,7 @@ pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
             let bytes = to.min((page + 1) * PAGE) - start;
             // SAFETY: inside the block, which no caller has yet.
             let at = unsafe { tables.address(slice).add(start) };
-            // SAFETY: see above.
+            // SAFETY: the bytes lie inside the block, which no caller has yet.
             unsafe { at.write_bytes(0, bytes) };
         }
         page += 1;

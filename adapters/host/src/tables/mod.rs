@@ -284,7 +284,7 @@ impl Tables {
             return None;
         }
         let own = memory.cast::<Self>();
-        // SAFETY: see above.
+        // SAFETY: `map_piece` mapped this page in front of all tables, and nothing else uses it.
         unsafe { own.write(tables) };
         // SAFETY: written above; lives as long as the process.
         let tables = unsafe { own.as_ref() };
@@ -332,7 +332,7 @@ impl Tables {
     /// Backs a part of a table with zeros.
     fn map_piece(&self, at: NonNull<u8>, bytes: usize) -> bool {
         if self.reserved {
-            // SAFETY: reserved by `choose_addresses`.
+            // SAFETY: `choose_addresses` reserved these addresses.
             unsafe { os::commit(at, bytes) }
         } else {
             os::map_at(at.addr().get(), bytes).is_some()

@@ -118,7 +118,7 @@ pub fn current() -> Option<&'static Cache> {
 /// The cache that the pthread key assigns to the running thread, attached or detached.
 pub fn assigned() -> Option<&'static Cache> {
     let value = key()?.get();
-    // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
+    // SAFETY: null, the mark of an ended thread, or a cache; caches live as long as the process.
     if value == ENDED { None } else { unsafe { value.cast::<Cache>().as_ref() } }
 }
 
@@ -151,7 +151,7 @@ fn attach() -> Option<&'static Cache> {
 /// Takes a spare cache, which an ended thread left behind.
 fn pop_spare() -> Option<&'static Cache> {
     let mut caches = CACHES.lock();
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     let cache = unsafe { caches.spare.as_ref() }?;
     caches.spare = cache.spare.swap(null_mut(), Relaxed);
     Some(cache)
@@ -167,7 +167,7 @@ fn new_cache() -> Option<&'static Cache> {
     bits::mark_dirty(tables, slice, size_of::<Cache>());
     // SAFETY: the slices are ours alone, as long as a cache and never freed; zeros are a value of every field.
     unsafe { memory.as_mut() }.start();
-    // SAFETY: see above; from here on it is shared.
+    // SAFETY: the cache was initialised above and is never freed; from here on it is only shared.
     let cache = unsafe { memory.as_ref() };
     let mut caches = CACHES.lock();
     cache.next.store(caches.all, Relaxed);
@@ -208,7 +208,7 @@ const EMPTYING: usize = 256;
 pub fn flush_spare(left: &mut usize) {
     let caches = CACHES.lock();
     let mut at = caches.spare;
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() }.filter(|_| *left > 0) {
         if cache.is_touched() {
             *left = left.saturating_sub(flush(cache) + EMPTYING);
@@ -249,7 +249,7 @@ pub fn reclaim(left: &mut usize) -> Search {
     if caches.next.is_null() {
         (caches.next, caches.again) = (caches.all, false);
     }
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     while let Some(cache) = unsafe { caches.next.as_ref() } {
         if *left == 0 {
             return Search::Unfinished;
@@ -284,7 +284,7 @@ pub fn cached_bytes() -> usize {
 pub fn each_cache(mut each: impl FnMut(&Cache)) {
     let caches = CACHES.lock();
     let mut at = caches.all;
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() } {
         each(cache);
         at = cache.next.load(Relaxed);
@@ -307,7 +307,7 @@ pub fn detach() {
 #[inline]
 pub fn enter_slow_path() -> SlowPath {
     let word = tls::get();
-    // SAFETY: the thread's own cache.
+    // SAFETY: `word` names the thread's own cache, which lives as long as the process.
     let cache = if is_own(word) { Some(unsafe { &*word }) } else { assigned() };
     let before = cache.is_some_and(|cache| cache.in_slow_path.swap(true, Relaxed));
     compiler_fence(SeqCst);

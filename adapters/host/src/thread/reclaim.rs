@@ -55,12 +55,12 @@ impl steal::Array for ClassArray<'_> {
     }
 
     fn store(&self, at: *mut Entry, block: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the entry is the floor's or lies above it, so it is inside the array.
         unsafe { (*at).store(block, Relaxed) };
     }
 
     fn take(&self, at: *mut Entry) -> Option<*mut u8> {
-        // SAFETY: as above.
+        // SAFETY: the entry is the floor's or lies above it, so it is inside the array.
         Some(unsafe { (*at).swap(core::ptr::null_mut(), Acquire) }).filter(|block| !block.is_null())
     }
 

@@ -39,11 +39,11 @@ mod imp {
     pub fn get() -> *mut Cache {
         let cache: *mut Cache;
         let offset: usize;
-        // SAFETY: reads the offset of the word from a constant of the linker's.
+        // SAFETY: reads a constant that the linker wrote: the variable's offset.
         unsafe {
             core::arch::asm!("mov {0}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
         }
-        // SAFETY: reads this thread's word, which the C library laid out before the thread's first instruction.
+        // SAFETY: reads this thread's variable, which the C library initialised before the thread's first instruction.
         unsafe {
             core::arch::asm!("mov {0}, qword ptr fs:[{1}]", out(reg) cache, in(reg) offset, options(pure, readonly, nostack, preserves_flags));
         }
@@ -53,7 +53,7 @@ mod imp {
     /// Sets the running thread's pointer to its cache.
     #[cfg(target_arch = "x86_64")]
     pub fn set(cache: *const Cache) {
-        // SAFETY: writes this thread's word.
+        // SAFETY: writes only this thread's variable.
         unsafe {
             core::arch::asm!("mov {1}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", "mov qword ptr fs:[{1}], {0}", in(reg) cache, out(reg) _, options(nostack, preserves_flags));
         }
@@ -65,11 +65,11 @@ mod imp {
     pub fn get() -> *mut Cache {
         let cache: *mut Cache;
         let offset: usize;
-        // SAFETY: reads the offset of the word from a constant of the linker's.
+        // SAFETY: reads a constant that the linker wrote: the variable's offset.
         unsafe {
             core::arch::asm!("adrp {0}, :gottprel:terrace_cache_0_1", "ldr {0}, [{0}, :gottprel_lo12:terrace_cache_0_1]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
         }
-        // SAFETY: reads this thread's word, which the C library laid out before the thread's first instruction.
+        // SAFETY: reads this thread's variable, which the C library initialised before the thread's first instruction.
         unsafe {
             core::arch::asm!("mrs {0}, tpidr_el0", "ldr {0}, [{0}, {1}]", out(reg) cache, in(reg) offset, options(pure, readonly, nostack, preserves_flags));
         }
@@ -79,7 +79,7 @@ mod imp {
     /// Sets the running thread's pointer to its cache.
     #[cfg(target_arch = "aarch64")]
     pub fn set(cache: *const Cache) {
-        // SAFETY: writes this thread's word.
+        // SAFETY: writes only this thread's variable.
         unsafe {
             core::arch::asm!("adrp {1}, :gottprel:terrace_cache_0_1", "ldr {1}, [{1}, :gottprel_lo12:terrace_cache_0_1]", "mrs {2}, tpidr_el0", "str {0}, [{2}, {1}]", in(reg) cache, out(reg) _, out(reg) _, options(nostack, preserves_flags));
         }
