@@ -45,11 +45,11 @@ pub unsafe extern "C" fn posix_memalign(block: *mut *mut c_void, align: usize, b
     }
     // SAFETY: takes nothing, and returns the address of this thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: this thread's `errno`.
+    // SAFETY: `errno` points to this thread's `errno`.
     let before = unsafe { *errno };
     let found = api::allocate_aligned(bytes, align);
     if found.is_null() {
-        // SAFETY: this thread's `errno`.
+        // SAFETY: `errno` points to this thread's `errno`.
         unsafe { *errno = before };
         return libc::ENOMEM;
     }

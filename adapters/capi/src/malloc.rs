@@ -7,7 +7,9 @@ use terrace_host::{api, class};
 /// Alignment in bytes of every block: that of `max_align_t`.
 const ALIGN: usize = 16;
 
-/// Allocates `bytes` bytes at a multiple of 16; without memory sets `errno` to `ENOMEM` and returns null.
+/// Allocates `bytes` bytes at a multiple of 16.
+///
+/// Without memory sets `errno` to `ENOMEM` and returns null.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
     api::allocate_small(bytes).cast()
@@ -110,7 +112,7 @@ pub fn out_of_memory() -> *mut c_void {
 pub fn fail_with(reason: i32) -> *mut c_void {
     // SAFETY: takes nothing, and returns the address of this thread's `errno`.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: this thread's `errno`.
+    // SAFETY: `place` points to this thread's `errno`.
     unsafe { *place = reason };
     null_mut()
 }

@@ -33,7 +33,7 @@ extern "C-unwind" fn trampoline(signal: c_int, info: *mut libc::siginfo_t, conte
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
         return;
     }
-    // SAFETY: `sigaction` recorded it: the program's function of these arguments, or of the first.
+    // SAFETY: `sigaction` recorded the program's function, which takes these arguments or only the first.
     let handler: FullHandler = unsafe { core::mem::transmute::<usize, FullHandler>(handler) };
     // `ManuallyDrop`: a handler may `longjmp` past this frame, which is sound only if the frame has no destructor to
     // run.
@@ -105,14 +105,14 @@ fn install(signal: c_int, handler: usize, flags: c_int) -> usize {
     fields.sa_sigaction = handler;
     fields.sa_flags = flags;
     if flags & libc::SA_RESTART != 0 {
-        // SAFETY: a valid set, in a local.
+        // SAFETY: `fields.sa_mask` is a valid set in a local variable.
         unsafe { libc::sigaddset(&raw mut fields.sa_mask, signal) };
     }
     // SAFETY: both point to locals; the callers promise that the handler is a function or a constant.
     if unsafe { sigaction(signal, action.as_ptr(), before.as_mut_ptr()) } != 0 {
         return libc::SIG_ERR;
     }
-    // SAFETY: initialised with zeros.
+    // SAFETY: `before` was initialised with zeros, which are valid.
     unsafe { before.assume_init() }.sa_sigaction
 }
 
