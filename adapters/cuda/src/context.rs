@@ -22,7 +22,7 @@ pub fn check(call: &'static str, code: Code) -> Result<(), Fault> {
     if code == result_codes::SUCCESS { Ok(()) } else { Err(result_codes::fault(call, code)) }
 }
 
-/// A driver handle as a number; this crate never dereferences it.
+/// Turns a driver handle into a number; this crate never dereferences handles.
 pub fn number<T>(handle: *mut T) -> u64 {
     handle.expose_provenance() as u64
 }
@@ -178,7 +178,7 @@ impl Drop for RelaxedCapture<'_> {
     }
 }
 
-/// Sets the thread's capture mode and returns the previous one; `None` if it is unchanged.
+/// Sets the thread's capture mode and returns the previous one; `None` if the driver refused.
 fn exchange_capture_mode(functions: &DriverFunctions, mut mode: u32) -> Option<u32> {
     let capture = functions.capture.as_ref().ok()?;
     // SAFETY: the call reads and writes the mode, a local variable.

@@ -7,7 +7,7 @@ use crate::result_codes;
 use std::fmt;
 use terrace_device::Fault;
 
-/// A version of CUDA, as a driver reports the newest one it supports.
+/// A version of CUDA; a driver reports the newest version that it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The major number: 12 in CUDA 12.8.
@@ -17,7 +17,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The oldest supported version: driver pools and page mapping exist from it on.
+    /// The oldest supported version, the first with driver pools and page mapping.
     pub const NEEDED: Self = Self { major: 11, minor: 4 };
 
     /// Parses the driver's number: 12080 is 12.8.

@@ -106,7 +106,7 @@ impl PoolProperties {
 }
 
 impl AccessDescriptor {
-    /// Reads and writes by a device: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+    /// Read and write access for a device: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
     pub fn full(ordinal: c_int) -> Self {
         Self { location: MemoryLocation::device(ordinal), flags: 3 }
     }

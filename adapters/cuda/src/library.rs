@@ -28,7 +28,7 @@ pub fn missing_fault(missing: &MissingSymbol) -> Fault {
     Fault::of(missing.symbol, FaultReason::Missing)
 }
 
-/// Whether the driver's library can be loaded; loads it.
+/// Tries to load the driver's library; returns whether it is loaded.
 pub fn is_available() -> bool {
     // SAFETY: loading runs the initialisers of NVIDIA's driver library, which any CUDA program runs.
     unsafe { sys::is_culib_present() }

@@ -76,7 +76,7 @@ fn start(functions: &DriverFunctions) -> Result<(Version, u32), OpenError> {
     if version < Version::NEEDED {
         return Err(OpenError::DriverTooOld { version, needed: Version::NEEDED });
     }
-    // SAFETY: may be called at any time and repeatedly.
+    // SAFETY: `cuInit` may be called at any time, and repeatedly.
     match unsafe { (functions.core.cuInit)(0) } {
         result_codes::NO_DEVICE => return Ok((version, 0)),
         code => check("cuInit", code)?,
