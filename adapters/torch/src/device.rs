@@ -117,7 +117,7 @@ impl TorchDevice {
         self.scopes.release(id)
     }
 
-    /// The stream of a handle, adopted at first use.
+    /// Returns the stream of a handle, which it adopts at first use.
     fn stream(&self, handle: u64) -> Result<Stream, DeviceError> {
         if let Some(stream) = self.streams.read().unwrap_or_else(PoisonError::into_inner).get(&handle) {
             return Ok(stream.clone());

@@ -15,14 +15,14 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use terrace_device::DeviceOptions;
 use terrace_guard::Process;
 
-/// PyTorch counts devices in a signed byte.
+/// The most devices: PyTorch stores a device's number in a signed byte.
 const MAX_DEVICES: usize = 128;
 
 /// An open device, or `None` before its first use.
 type DeviceSlot = RwLock<Option<Arc<TorchDevice>>>;
 
 static DEVICES: [DeviceSlot; MAX_DEVICES] = [const { RwLock::new(None) }; MAX_DEVICES];
-/// Options from the environment, read when the first device is opened.
+/// Options from the environment, read by `terrace_torch_init` or when the first device is opened.
 static OPTIONS: OnceLock<Result<DeviceOptions, String>> = OnceLock::new();
 /// The process that opened the first device.
 static OWNER: OnceLock<Process> = OnceLock::new();
