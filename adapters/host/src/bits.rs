@@ -8,7 +8,7 @@ use crate::class::{PAGE, SLICE};
 use crate::tables::Tables;
 use core::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Sets or clears the bits of `count` slices.
+/// Sets (if `set`) or clears the bits of `count` slices from `slice` on.
 pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
     let (mut at, end) = (slice as usize, slice as usize + count);
     while at < end {

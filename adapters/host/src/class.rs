@@ -109,9 +109,9 @@ pub static SMALL: [u8; TABLED + 1] = {
 /// The constants of one class.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Bytes of a block.
+    /// Bytes of each block.
     pub size: u32,
-    /// Blocks in a span.
+    /// Number of blocks in a span.
     pub blocks: u32,
     /// `2^32 / size`, rounded up.
     ///
@@ -125,7 +125,7 @@ pub struct Facts {
 }
 
 /// Bytes of one class that a thread's cache may hold: 32 KiB. All classes together hold 2.1 MiB at most; few programs
-/// use ten.
+/// use ten classes.
 const CACHED: usize = 1 << 15;
 /// The most blocks in a cache's array for a class: 128 entries, less one for the null at the floor.
 pub const CAP: usize = 127;

@@ -17,16 +17,16 @@
 
 use terrace_core::sync::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// The deadline while nothing waits to be purged.
+/// Value of the deadline while no memory waits to be purged.
 pub const NEVER: usize = usize::MAX;
 
-/// Ordering with which a tick begins: Acquire, so that it sees every write of the last tick.
+/// Ordering with which a purge tick begins: Acquire, so that it sees every write of the last tick.
 #[cfg(not(terrace_seeded_bug = "clock_begin_relaxed"))]
 const BEGIN: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "clock_begin_relaxed")]
 const BEGIN: Ordering = Ordering::Relaxed;
 
-/// Ordering with which a tick ends: Release, so that the next tick sees every write of this one.
+/// Ordering with which a purge tick ends: Release, so that the next tick sees every write of this one.
 #[cfg(not(terrace_seeded_bug = "clock_end_relaxed"))]
 const END: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "clock_end_relaxed")]
@@ -45,13 +45,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock without a deadline.
+    /// Makes a clock without a deadline.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self { deadline: AtomicUsize::new(NEVER), ticking: AtomicU32::new(0), bell: AtomicU32::new(0) }
     }
 
-    /// A clock without a deadline; loom's atomics are made at run time.
+    /// Makes a clock without a deadline; not `const`, since loom creates its atomics at run time.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self { deadline: AtomicUsize::new(NEVER), ticking: AtomicU32::new(0), bell: AtomicU32::new(0) }
@@ -85,7 +85,7 @@ impl Clock {
         (&self.bell, self.bell.load(Ordering::Acquire))
     }
 
-    /// Begins a tick. `false`: another thread ticks.
+    /// Begins a tick. `false`: another thread is ticking.
     pub fn begin(&self) -> bool {
         self.ticking.swap(1, BEGIN) == 0
     }

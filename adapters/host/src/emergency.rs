@@ -19,7 +19,7 @@ use terrace_core::sync::AtomicUsize;
 /// Number of block sizes: 32768 bytes, 16384, ... 64. The largest come first, so every block lies at a multiple of its
 /// size.
 const SIZES: usize = 10;
-/// Blocks of each size.
+/// Number of blocks of each size.
 const BLOCKS: u32 = 32;
 /// log2 of the largest block size.
 const LARGEST: usize = 15;

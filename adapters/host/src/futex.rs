@@ -30,18 +30,18 @@ const SLEPT: u32 = CONTENDED;
 #[cfg(terrace_seeded_bug = "word_sleeper_forgets")]
 const SLEPT: u32 = HELD;
 
-/// The lock's word.
+/// A lock that is one word, on which threads sleep by futex calls.
 #[derive(Debug)]
 pub struct Futex(AtomicU32);
 
 impl Futex {
-    /// A free lock.
+    /// Makes a lock that is free.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
 
-    /// A free lock; loom's atomics are made at run time.
+    /// Makes a lock that is free; not `const`, since loom creates its atomics at run time.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self(AtomicU32::new(FREE))

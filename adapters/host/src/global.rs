@@ -23,7 +23,7 @@ impl Global {
     }
 }
 
-// SAFETY: blocks hold the layout's size at its alignment (`class::of_layout`), are live until they are freed, and no call
+// SAFETY: blocks have the layout's size and alignment (`class::of_layout`), are live until they are freed, and no call
 // panics.
 unsafe impl GlobalAlloc for Global {
     #[inline(always)]

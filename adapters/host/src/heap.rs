@@ -49,14 +49,14 @@ impl Heap {
         let slice = page_heap::allocate(1, SLICE, OWN)?;
         let tables = tables()?;
         let memory = tables.address(slice).cast::<Spans>();
-        // SAFETY: a slice of ours, larger than the spans and aligned to more.
+        // SAFETY: the slice was allocated above; it is larger than a `Spans` and aligned to more.
         let start = |number| unsafe { memory.write(Spans::new(number)) };
         let Some(number) = heaps::register(memory, start) else {
             page_heap::free(slice, OWN);
             return None;
         };
         bits::mark_dirty(tables, slice, size_of::<Spans>());
-        // SAFETY: written above; lives until the heap is dropped, which ends every use through it.
+        // SAFETY: written above, and valid until this heap is dropped, after which nothing uses the reference.
         Some(Self { spans: unsafe { memory.as_ref() }, slice, number })
     }
 
@@ -87,7 +87,8 @@ impl Heap {
     /// Frees a block of this heap.
     ///
     /// # Safety
-    /// [`allocate`](Self::allocate) of this heap returned the block for this layout, and the caller uses it no more.
+    /// [`allocate`](Self::allocate) of this heap must have returned the block for this layout, and the caller must not
+    /// use it any more.
     pub unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         let _ = layout;
         api::free_any(block.as_ptr());

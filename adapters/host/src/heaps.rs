@@ -50,7 +50,7 @@ pub fn unregister(number: u16, end: impl FnOnce()) {
 pub fn free(block: *mut u8, slice: u32, span: &Span) {
     let number = usize::from(span.heap.load(Relaxed));
     let spans = ALL.get(number.wrapping_sub(1)).map_or(null_mut(), |entry| entry.load(Acquire));
-    // SAFETY: a span names its heap's number as long as the heap lives.
+    // SAFETY: null, or the spans of the heap that `span` names, which lives as long as the span names it.
     let Some(spans) = (unsafe { spans.as_ref() }) else { return };
     match usize::from(span.class.load(Relaxed)) {
         class::NONE => spans.free_large(slice),

@@ -52,6 +52,6 @@ extern "C" fn end() {
 
 #[used]
 #[cfg(any(target_os = "linux", target_os = "android"))]
-// SAFETY: the section is a list of such functions.
+// SAFETY: `.fini_array` is a list of pointers to such functions.
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;

@@ -17,9 +17,9 @@ pub struct RawLock(Futex);
 /// A mutex: a value that a [`RawLock`] guards.
 pub type Lock<T> = lock_api::Mutex<RawLock, T>;
 
-// SAFETY: `lock` returns only after this thread took the word, and `unlock` releases it: one holder at a time, which sees what
-// the last one did (see `futex`). The one exception is a thread that forks, which holds every lock and is the only one that
-// runs while it does (see `fork`).
+// SAFETY: `lock` returns only after this thread took the word, and `unlock` releases it: one holder at a time, which
+// sees the writes of the last holder (see `futex`). The one exception is a thread that forks: it holds every lock, and
+// is the only thread that runs code under them (see `fork`).
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the initial value of a lock, as lock_api asks for it")]
     const INIT: Self = Self(Futex::new());

@@ -21,7 +21,7 @@ pub enum State {
 
 static STATE: AtomicU32 = AtomicU32::new(State::New as u32);
 static PAGE_BYTES: AtomicU32 = AtomicU32::new(4096);
-/// Threads that have a cache.
+/// Number of threads that have a cache.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// The thread that is forking and holds every lock; 0: none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
@@ -59,7 +59,7 @@ pub fn read_page_bytes() {
     PAGE_BYTES.store(os::page_bytes() as u32, Relaxed);
 }
 
-/// Threads that have a cache.
+/// Number of threads that have a cache.
 pub fn threads() -> usize {
     THREADS.load(Relaxed)
 }
@@ -69,22 +69,22 @@ pub fn is_single_threaded() -> bool {
     threads() <= 1
 }
 
-/// Counts a thread that got a cache.
+/// Adds a thread, which got a cache, to the number of threads.
 pub fn add_thread() {
     THREADS.fetch_add(1, Relaxed);
 }
 
-/// Counts the end of a thread that had a cache.
+/// Subtracts a thread, which had a cache and ended, from the number of threads.
 pub fn remove_thread() {
     THREADS.fetch_sub(1, Relaxed);
 }
 
-/// Sets the number of threads: in the child of a fork.
+/// Sets the number of threads, in the child of a fork.
 pub fn set_threads(count: usize) {
     THREADS.store(count, Relaxed);
 }
 
-/// Whether the running thread is forking, and so holds every lock.
+/// Whether the running thread is forking (between the two fork handlers), and so holds every lock.
 #[inline]
 pub fn is_forking_here() -> bool {
     let forker = FORKER.load(Relaxed);
@@ -96,7 +96,7 @@ pub fn begin_fork() {
     FORKER.store(os::thread(), Relaxed);
 }
 
-/// Ends the fork of the running thread. `false`: it was not forking.
+/// Records that the running thread's fork is over. `false`: it was not forking.
 pub fn end_fork() -> bool {
     FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_ok()
 }

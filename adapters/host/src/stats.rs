@@ -46,7 +46,7 @@ pub struct Stats {
     pub limit: usize,
 }
 
-/// Takes a snapshot of the whole allocator; all 0 before its first block.
+/// Takes a snapshot of the whole allocator; all fields are 0 before its first block.
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
     let _busy = thread::enter_slow_path();

@@ -25,7 +25,7 @@
 pub trait Array {
     /// The address of an entry, or the address just behind the last entry.
     type At: Copy + PartialOrd;
-    /// A block.
+    /// A pointer to a free block.
     type Block: Copy;
 
     /// The entry that the next push writes to.
@@ -38,7 +38,7 @@ pub trait Array {
     fn announce(&self, top: Self::At);
     /// The top that the owner announced last, in any of its arrays. An acquire load.
     fn announced(&self) -> Self::At;
-    /// Reads an entry.
+    /// Reads an entry; `None`: it is null.
     fn load(&self, at: Self::At) -> Option<Self::Block>;
     /// Writes a block into an entry.
     fn store(&self, at: Self::At, block: Self::Block);
@@ -81,8 +81,8 @@ pub fn begin_steal<A: Array>(array: &A) -> Option<Stolen<A>> {
 /// `true`: the caller owns the block and all below it, and its entry is the new floor. `false`: the block is contested,
 /// since the owner may have popped it, and the owner must settle it.
 pub fn finish_steal<A: Array>(array: &A, taken: &Stolen<A>) -> bool {
-    // Reads the announcement before the top: a newer announcement than that of the pop in question proves that the pop
-    // has ended, so the top read next shows it lowered.
+    // Reads the announcement before the top: if the owner has announced a newer pop, the pop that read this block has
+    // ended, so the top read next is the one that it lowered.
     let announced = array.announced();
     let top = array.top();
     A::below(announced) != taken.entry && top > taken.entry && array.load(taken.entry).is_none()

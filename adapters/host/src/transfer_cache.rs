@@ -75,7 +75,7 @@ pub fn open() {
     (1..COUNT).for_each(|class| exchange(class).open());
 }
 
-/// Blocks of a class in the transfer cache.
+/// Number of blocks of a class in the transfer cache.
 pub fn count(class: usize) -> usize {
     exchange(class).held()
 }

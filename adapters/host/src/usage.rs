@@ -36,7 +36,7 @@ pub fn held() -> usize {
     HELD.load(Relaxed)
 }
 
-/// The most bytes that ever were in use.
+/// The highest number of bytes that was ever in use.
 pub fn peak() -> usize {
     PEAK.load(Relaxed)
 }

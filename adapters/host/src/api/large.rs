@@ -22,7 +22,7 @@ const LEAST_REMAP: usize = 256 << 10;
 
 /// Allocates `bytes` bytes at a multiple of `align`.
 ///
-/// Null when there is no memory, or `align` is no power of two.
+/// Null without memory, or if `align` is no power of two.
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
@@ -145,7 +145,7 @@ pub fn usable(block: *mut u8) -> usize {
 /// Does not write a page of zeros over a page that already holds zeros, so that untouched pages of `to` take no memory.
 ///
 /// # Safety
-/// Both blocks hold at least `bytes` bytes, and no other thread uses them.
+/// Both blocks must have at least `bytes` bytes, and no other thread may use them during the call.
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let clean = |offset: usize| {
         let tables = tables()?;

@@ -153,7 +153,7 @@ pub(crate) fn poll() {
 /// Frees null, or a block that any function here allocated; looks up the block's class.
 ///
 /// # Safety
-/// The block is live, or null, and the caller uses it no more.
+/// The block must be live, or null, and the caller must not use it any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     match tables::class_at(block) {
@@ -165,7 +165,7 @@ pub unsafe fn free(block: *mut u8) {
 /// Returns the bytes that fit in a live block: at least as many as were requested.
 ///
 /// # Safety
-/// The block is live.
+/// The block must be live.
 #[inline]
 pub unsafe fn usable(block: *mut u8) -> usize {
     match tables::class_at(block).unwrap_or(class::NONE) {
@@ -179,7 +179,7 @@ pub unsafe fn usable(block: *mut u8) -> usize {
 /// Keeps the contents up to the smaller size; when the result is null, the block is unchanged.
 ///
 /// # Safety
-/// The block is live, and no other thread uses it meanwhile.
+/// The block must be live, and no other thread may use it during the call.
 #[inline]
 pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let before = tables::class_at(block).unwrap_or(class::NONE);
@@ -217,7 +217,7 @@ unsafe fn resize_large(block: *mut u8, before: usize, bytes: usize, align: usize
 /// A large block stays where it is if it can; any other block is copied to a new one.
 ///
 /// # Safety
-/// The block is live, of that class, holds at least `held` bytes, and no other thread uses it meanwhile.
+/// The block must be live, of that class, and have at least `held` bytes; no other thread may use it during the call.
 pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize, align: usize) -> *mut u8 {
     if class == class::NONE {
         let resized = large::resize(block, bytes, align);

@@ -71,7 +71,7 @@ pub unsafe fn advise_huge(at: NonNull<u8>, bytes: usize, wanted: bool) -> bool {
 pub unsafe fn bind(at: NonNull<u8>, bytes: usize, policy: i32, mask: u64) -> bool {
     let errno = errno();
     let (nodes, count) = if mask == 0 { (core::ptr::null(), 0) } else { (&raw const mask, 65usize) };
-    // SAFETY: the mask has 64 readable bits (the kernel reads one less than it is told), contents do not change.
+    // SAFETY: `mask` has 64 readable bits (the kernel reads one bit less than it is told); contents do not change.
     let result = unsafe { libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, policy, nodes, count, 0) };
     set_errno(errno);
     result == 0
@@ -104,14 +104,14 @@ pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
         tv_nsec: libc::c_long::from((milliseconds % 1000) * 1_000_000),
     };
     let time = if milliseconds == 0 { core::ptr::null() } else { &raw const time };
-    // SAFETY: the word outlives the call, and so does the time; the kernel reads both.
+    // SAFETY: `word` and `time` outlive the call, and the kernel only reads them.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, seen, time) };
     set_errno(errno);
 }
 
 /// Wakes up to `count` waiters of `word`.
 pub fn wake(word: &AtomicU32, count: i32) {
-    // SAFETY: the kernel takes the address as a name and writes nothing.
+    // SAFETY: the kernel uses the address as a key only, and writes nothing.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count) };
 }
 
@@ -136,7 +136,7 @@ pub fn barrier() -> bool {
 
 fn membarrier(command: i32) -> bool {
     let errno = errno();
-    // SAFETY: orders memory, changes none.
+    // SAFETY: the call orders accesses to memory and changes none.
     let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
     set_errno(errno);
     done
@@ -160,7 +160,7 @@ pub fn random() -> u64 {
     // SAFETY: the call has no precondition; it only reads a value of the system.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let bytes = core::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
-    // SAFETY: 16 bytes that the kernel laid there, or null.
+    // SAFETY: null, or the address of 16 bytes that the kernel wrote for this process.
     unsafe { bytes.as_ref() }.map_or(0, |bytes| mix((u128::from_le_bytes(*bytes) >> 64) as u64))
 }
 

@@ -82,7 +82,7 @@ pub fn write_stderr(text: &[u8]) {
     set_errno(errno);
 }
 
-/// Ends the process, as glibc does when it finds its heap broken.
+/// Aborts the process, as glibc does when it finds its heap corrupt.
 pub fn abort() -> ! {
     // SAFETY: the call has no precondition.
     unsafe { libc::abort() }
@@ -128,7 +128,7 @@ pub fn environ() -> Option<NonNull<*mut c_char>> {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
     }
-    // SAFETY: the C library's variable; read once, while the process starts.
+    // SAFETY: `environ` is the C library's variable; it is read while the process starts, when no thread changes it.
     NonNull::new(unsafe { environ })
 }
 
@@ -165,7 +165,8 @@ impl Key {
 
     /// Sets this thread's value.
     pub fn set(self, value: *mut c_void) {
-        // SAFETY: the key was made by `new`. Without memory for it nothing is set, and the thread leaves its cache behind.
+        // SAFETY: the key was made by `new`. Without memory the call sets nothing, and the thread's cache is lost when
+        // it ends.
         unsafe { libc::pthread_setspecific(self.0, value) };
     }
 
@@ -196,11 +197,11 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: `attributes` is local and writable.
     unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
-    // SAFETY: made by the call above; a size that it refuses leaves the default.
+    // SAFETY: the call above initialised `attributes`; a size that this call refuses leaves the default.
     unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) };
     // SAFETY: `all` is local and writable.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: both sets are ours, `all` was filled.
+    // SAFETY: both sets are local, and `all` was filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: `thread` is local and writable; the body lives as long as the program.
@@ -228,7 +229,7 @@ pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
     let mut stack = core::mem::MaybeUninit::<libc::stack_t>::zeroed();
     // SAFETY: asks only; `stack` is local and writable.
     let failed = unsafe { libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) } != 0;
-    // SAFETY: zeros, or what the call wrote.
+    // SAFETY: `stack` holds zeros or the values that the call wrote, both valid.
     let stack = unsafe { stack.assume_init() };
     let (low, end) = (stack.ss_sp.addr(), stack.ss_sp.addr().saturating_add(stack.ss_size));
     (!failed && (low..end).contains(&address)).then_some((low, end))

@@ -64,7 +64,7 @@ pub unsafe fn unmap(at: NonNull<u8>, _bytes: usize) {
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the caller's promise.
     let gone = unsafe { VirtualFree(at.as_ptr().cast(), bytes, MEM_DECOMMIT) } != 0;
-    // SAFETY: the addresses stay reserved by us.
+    // SAFETY: this process keeps the addresses reserved.
     gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
@@ -145,7 +145,7 @@ pub fn write_stderr(text: &[u8]) {
     unsafe { WriteFile(file, text.as_ptr(), text.len() as u32, null_mut(), null_mut()) };
 }
 
-/// Ends the process.
+/// Aborts the process.
 pub fn abort() -> ! {
     // SAFETY: the call has no precondition.
     unsafe { libc::abort() }
@@ -204,7 +204,7 @@ impl Key {
     pub fn get(self) -> *mut c_void {
         // SAFETY: the call has no precondition; it only reads a value of the system.
         let error = unsafe { GetLastError() };
-        // SAFETY: the slot was made by `new`. The query changes the error number, which is put back.
+        // SAFETY: the slot was made by `new`. The query changes the thread's last error, which is restored below.
         let value = unsafe { FlsGetValue(self.0) };
         // SAFETY: the call has no precondition.
         unsafe { SetLastError(error) };

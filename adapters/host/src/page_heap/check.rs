@@ -55,7 +55,6 @@ fn is_free_backed(tables: &Tables, slice: u32) -> bool {
 /// Other threads add to the counters before they allocate slices, and subtract after they free them, so only a
 /// difference that stays the same for a second is an error. Does nothing in a forked child: bytes that other threads of
 /// the parent had counted at the fork stay counted there.
-/// second is one. Not in a forked child: what its parent's other threads had counted then stays counted.
 ///
 /// # Errors
 /// The counter that is wrong, and the difference in bytes.

@@ -171,8 +171,8 @@ pub fn free(slice: u32, dirty: usize) {
 
 /// Resizes a block in place to `count` slices.
 ///
-/// `false`: no room behind the block, nothing changed. Marks the pages of the first `dirty` bytes dirty, which may have
-/// been written to. The caller must claim or release the bytes in use.
+/// Marks the pages of the first `dirty` bytes dirty, which may have been written to. `false`: no room behind the block,
+/// whose size stays unchanged. The caller must claim or release the bytes in use.
 pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let Some(tables) = tables() else { return false };
     let span = tables.span(slice);
@@ -267,7 +267,7 @@ fn apply_settings(at: core::ptr::NonNull<u8>, bytes: usize) {
 
 /// Unmaps a slice that was mapped to find out whether an address is free. Returns `true`.
 fn unmap_probe(at: core::ptr::NonNull<u8>) -> bool {
-    // SAFETY: mapped by the caller, used by nothing.
+    // SAFETY: the caller mapped this slice, and nothing uses it.
     unsafe { os::unmap(at, SLICE) };
     true
 }
@@ -280,7 +280,7 @@ fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     if dirty == 0 {
         return;
     }
-    // SAFETY: inside the block.
+    // SAFETY: `start` lies inside the block.
     let at = unsafe { tables.address(slice).add(start) };
     // SAFETY: whole pages of a block that no caller has yet.
     if unsafe { os::purge(at, all - start) } {
@@ -350,7 +350,7 @@ pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
         if dirty >> (page % 16) & 1 != 0 {
             let start = from.max(page * PAGE);
             let bytes = to.min((page + 1) * PAGE) - start;
-            // SAFETY: inside the block, which no caller has yet.
+            // SAFETY: `start` lies inside the block, which no caller has yet.
             let at = unsafe { tables.address(slice).add(start) };
             // SAFETY: the bytes lie inside the block, which no caller has yet.
             unsafe { at.write_bytes(0, bytes) };

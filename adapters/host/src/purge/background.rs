@@ -19,7 +19,7 @@ static HANDLE: AtomicUsize = AtomicUsize::new(0);
 /// 1 once the purge thread no longer uses the library, but for the wake-up of [`stop`].
 static GONE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the system refused to start the thread.
+/// Whether the system refused to start the purge thread.
 pub fn is_refused() -> bool {
     purge_clock::thread().load(Relaxed) == REFUSED
 }
@@ -63,7 +63,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Records in the child of a fork that the thread is gone.
+/// Records, in the child of a fork, that there is no purge thread.
 pub fn forked() {
     _ = purge_clock::thread().compare_exchange(RUNS, NONE, Relaxed, Relaxed);
 }

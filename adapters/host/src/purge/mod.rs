@@ -31,7 +31,7 @@ use crate::{heaps, os, page_heap, process, thread, transfer_cache, usage};
 pub use background::stop;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Sets the deadline if there is none: the caller has freed something.
+/// Sets the deadline if there is none; must be called after memory was freed.
 pub fn note_free() {
     if !clock().note() {
         return;
@@ -41,7 +41,7 @@ pub fn note_free() {
     start_if_wanted();
 }
 
-/// Starts the purge thread if the setting or the number of threads requires it already when a deadline is set.
+/// Starts the purge thread, once a deadline is set, if the setting or the number of threads requires it.
 fn start_if_wanted() {
     let is_wanted = match settings::background() {
         Background::Auto => process::threads() >= MANY_THREADS,
@@ -93,7 +93,7 @@ fn poll_clock() {
     }
 }
 
-/// Ticks on the purge thread, which purges four times as much as a call.
+/// Ticks on the purge thread, and purges at most four times as many bytes as a call.
 pub fn tick_on_thread(now: usize) {
     tick(now, 4 * PIECE);
 }
@@ -141,7 +141,7 @@ fn flush_caches(left: &mut usize) {
 
 /// The most bytes that one call purges: 256 pages, at half a microsecond each.
 const PIECE: usize = 1 << 20;
-/// Instead of a number of bytes: purge everything at once, young slices too.
+/// Passed instead of a number of bytes to purge everything at once, young slices too.
 const ALL: usize = usize::MAX;
 /// Number of blocks after which a tick stops flushing and leaves other caches to the next tick. A block costs at most
 /// 0.1 microseconds, if each lies in a different span. A cache is flushed whole, so an idle thread's and the running

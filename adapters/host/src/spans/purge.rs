@@ -52,11 +52,11 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
         }
         if page > first {
             let at = tables.address(slice);
-            // SAFETY: inside the slice.
+            // SAFETY: the page lies inside the slice.
             let at = unsafe { at.add(first as usize * PAGE) };
             let bytes = (page - first) as usize * PAGE;
-            // SAFETY: every block on these pages is free, and without the lock, which the caller holds, no thread can allocate
-            // one.
+            // SAFETY: every block on these pages is free, and no thread can allocate one without the lock, which the
+            // caller holds.
             if unsafe { os::purge(at, bytes) } {
                 let run = ((1u32 << page) - (1u32 << first)) as u16;
                 let before = pages.load(Relaxed);

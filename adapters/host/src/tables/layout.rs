@@ -88,7 +88,7 @@ impl TableLayout {
     /// The layout for a range of `slices` slices.
     pub fn of(slices: usize) -> Self {
         let page = crate::process::page_bytes();
-        // The first page holds [`Tables`](super::Tables) itself. Each table has room for the entries up to which
+        // The first page holds [`Tables`](super::Tables) itself. Each table has room for the slices up to which
         // `commit` rounds.
         let mut end = page;
         let mut take = |bits: usize| {

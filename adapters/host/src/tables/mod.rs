@@ -124,7 +124,7 @@ pub struct Tables {
     block_bits: &'static [BlockBits],
 }
 
-// SAFETY: the range's address is only computed with; all else is atomic or guarded (see `BlockBits`).
+// SAFETY: `base` is only used to compute addresses; all other fields are atomic or guarded by locks (see `BlockBits`).
 unsafe impl Sync for Tables {}
 
 /// The most slices of a range: 4 TiB, less one, so that the comparison is one instruction. A constant, so that a free
@@ -181,7 +181,7 @@ impl Tables {
         &self.classes[slice as usize % self.classes.len()]
     }
 
-    /// The dirty pages of a slice.
+    /// The bits of a slice's dirty pages.
     #[inline]
     pub fn pages(&self, slice: u32) -> &'static AtomicU16 {
         &self.dirty[slice as usize % self.dirty.len()]
@@ -201,7 +201,7 @@ impl Tables {
         NonNull::with_exposed_provenance(address)
     }
 
-    /// The bits of a span.
+    /// The bits of a span's blocks; a set bit means that the block is free.
     ///
     /// # Safety
     /// The caller must hold the lock of the span's class, and have no other reference to these bits.
@@ -223,7 +223,7 @@ impl Tables {
         self.base.addr().get()
     }
 
-    /// Bytes of the whole range.
+    /// Bytes of the whole range, mapped or not.
     pub fn bytes(&self) -> usize {
         self.spans.len() * SLICE
     }
@@ -248,9 +248,9 @@ impl Tables {
         };
         let Reservation { memory, classes, reserved } = reservation;
         let layout = TableLayout::of(slices);
-        // SAFETY: addresses that nothing else uses, as many as the layout says; each part lies at its own offset, aligned to a
-        // page. Zeros, which `commit` maps there, are a value of every type. References reach over what has no memory yet, but
-        // no entry beyond what is committed is read.
+        // SAFETY: nothing else uses these addresses, and there are as many as the layout says; each part lies at its
+        // own offset, aligned to a page. `commit` maps zeros there, which are valid for every type. The references also
+        // cover addresses that are not mapped yet, but no entry beyond the committed ones is read.
         let part = |offset: usize| unsafe { memory.add(offset) };
         let bits = |which: usize| zeroed(part(layout.bits[which]).cast(), slices.div_ceil(64));
         let tables = Self {
@@ -286,7 +286,7 @@ impl Tables {
         let own = memory.cast::<Self>();
         // SAFETY: `map_piece` mapped this page in front of all tables, and nothing else uses it.
         unsafe { own.write(tables) };
-        // SAFETY: written above; lives as long as the process.
+        // SAFETY: the tables were written above, and live as long as the process.
         let tables = unsafe { own.as_ref() };
         RANGE_BASE.store(tables.base.as_ptr().cast(), Relaxed);
         TABLES.store(own.as_ptr(), Release);
@@ -313,7 +313,7 @@ impl Tables {
         };
         let piece = |&(start, bits): &(NonNull<u8>, usize)| {
             let from = bytes(before, bits);
-            // SAFETY: inside the part, which has room for 64 entries more.
+            // SAFETY: `from` lies inside the table, which has room for 64 entries more than slices.
             (unsafe { start.add(from) }, bytes(after, bits) - from)
         };
         let mapped =
@@ -340,7 +340,7 @@ impl Tables {
     }
 }
 
-/// A shared table over memory that holds zeros, which must be a value of `T`, laid out as `Tables::start` does.
+/// A shared table over memory that `Tables::start` laid out and that holds zeros, which must be a valid `T`.
 fn zeroed<T>(at: NonNull<T>, count: usize) -> &'static [T] {
     // SAFETY: see `Tables::start`, which alone calls this, once for each part.
     unsafe { NonNull::slice_from_raw_parts(at, count).as_ref() }

@@ -147,8 +147,8 @@ const _: () = assert!(size_of::<Empty>() == HEAD + ARRAY && core::mem::offset_of
 /// The head of the cache that the running thread's pointer names.
 #[inline(always)]
 fn head<'a>() -> &'a Head {
-    // SAFETY: the word is the thread's own cache or one of the empty ones; all begin with a head and live as long as the
-    // process.
+    // SAFETY: the pointer names the thread's own cache or one of the two empty ones; all begin with a head and live as
+    // long as the process.
     unsafe { &*tls::get().cast::<Head>() }
 }
 

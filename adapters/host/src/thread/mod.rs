@@ -43,7 +43,7 @@ pub struct Caches {
     again: bool,
 }
 
-// SAFETY: caches live as long as the process; lists are changed under the lock only.
+// SAFETY: caches live as long as the process; the lists are changed under the lock only.
 unsafe impl Send for Caches {}
 
 static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut(), next: null_mut(), again: false });
@@ -165,7 +165,8 @@ fn new_cache() -> Option<&'static Cache> {
     // Clears slices that were used before; touches no clean page, which holds zeros already.
     page_heap::zero(tables, slice, 0, size_of::<Cache>());
     bits::mark_dirty(tables, slice, size_of::<Cache>());
-    // SAFETY: the slices are ours alone, as long as a cache and never freed; zeros are a value of every field.
+    // SAFETY: no other thread knows these slices yet; they hold a cache and are never freed; zeros are valid for every
+    // field.
     unsafe { memory.as_mut() }.start();
     // SAFETY: the cache was initialised above and is never freed; from here on it is only shared.
     let cache = unsafe { memory.as_ref() };
@@ -215,7 +216,7 @@ pub fn flush_spare(left: &mut usize) {
             cache.reset();
             let (arrays, bytes) = cache.arrays();
             if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
-                // SAFETY: whole pages of a spare cache, whose arrays are empty and whose tops point elsewhere.
+                // SAFETY: whole pages of a spare cache: its arrays are empty, and its tops point elsewhere.
                 unsafe { os::purge(arrays, bytes) };
             }
         }

@@ -50,7 +50,7 @@ impl steal::Array for ClassArray<'_> {
 
     #[inline(always)]
     fn load(&self, at: *mut Entry) -> Option<*mut u8> {
-        // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
+        // SAFETY: the entry is the floor's or lies above it, so it is inside the array.
         Some(unsafe { (*at).load(Relaxed) }).filter(|block| !block.is_null())
     }
 
