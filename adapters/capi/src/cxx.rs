@@ -1,10 +1,11 @@
-//! operator new and delete, under the names of the Itanium C++ ABI (which Linux uses on every processor).
+//! C++'s operator new and delete, under their names in the Itanium C++ ABI, which Linux uses on every processor.
 //!
-//! The forms of `new` that must not throw stay those of the C++ library: they call the throwing forms, which are here, and
-//! catch the exceptions of those and of the program's new-handler. Rust cannot catch them.
+//! This library does not replace the nothrow forms of `new`. Those of the C++ library call the throwing forms, which
+//! are defined here, and catch the exceptions that these, or the program's new-handler, throw. Rust code could not
+//! catch them.
 //!
-//! A `new` without memory calls the program's new-handler; without a handler it throws `std::bad_alloc`. The C++ library
-//! has the functions for both. C programs need not link it, so it is looked up.
+//! Without memory, `new` calls the program's new-handler, or throws `std::bad_alloc` if none is installed. The C++
+//! library has functions for both. They are looked up at run time, since a C program need not link the C++ library.
 
 #![allow(non_snake_case, reason = "the names are those of the ABI")]
 
@@ -12,10 +13,11 @@ use crate::malloc::free;
 use core::ffi::{CStr, c_void};
 use terrace_host::api;
 
-/// The type of a new-handler: it frees memory, throws, or ends the program.
+/// A new-handler of the program: it frees memory, throws an exception, or ends the program.
 type NewHandler = extern "C-unwind" fn();
 
-// Addresses of two functions of the C++ library: weak references, so the linker writes 0 where the program does not load it.
+// Addresses of two functions of the C++ library. The references are weak: the linker writes 0 if no library defines
+// them.
 core::arch::global_asm!(
     ".pushsection .data.rel.ro,\"aw\",@progbits",
     ".p2align 3",
@@ -33,12 +35,12 @@ unsafe extern "C" {
     static terrace_malloc_cxx: [usize; 2];
 }
 
-/// `std::get_new_handler`.
+/// `std::get_new_handler`: index in the array of addresses, and symbol.
 const GET_NEW_HANDLER: (usize, &CStr) = (0, c"_ZSt15get_new_handlerv");
-/// `std::__throw_bad_alloc`.
+/// `std::__throw_bad_alloc`: index in the array of addresses, and symbol.
 const THROW_BAD_ALLOC: (usize, &CStr) = (1, c"_ZSt17__throw_bad_allocv");
 
-/// The address of a function of the C++ library; null when the program has not loaded it, not even by `dlopen`.
+/// The address of a function of the C++ library; null if the program has not loaded that library, not even by `dlopen`.
 fn cxx_function((at, name): (usize, &CStr)) -> *const c_void {
     // SAFETY: the dynamic linker wrote both addresses before the program began.
     let linked = unsafe { terrace_malloc_cxx }[at];
@@ -60,7 +62,7 @@ fn new_handler() -> Option<NewHandler> {
     get()
 }
 
-/// Throws `std::bad_alloc`; aborts a process that has no C++ library.
+/// Throws `std::bad_alloc`; aborts the process if it has no C++ library.
 fn throw_bad_alloc() -> ! {
     let throw = cxx_function(THROW_BAD_ALLOC);
     if throw.is_null() {
@@ -71,7 +73,8 @@ fn throw_bad_alloc() -> ! {
     throw()
 }
 
-/// Calls the new-handler and allocates again until that succeeds; throws when there is no handler. As the standard says.
+/// Calls the new-handler and tries to allocate, in turn, until that succeeds; throws if there is no handler. The C++
+/// standard demands this.
 #[cold]
 fn new_or_throw(bytes: usize, align: usize) -> *mut c_void {
     loop {

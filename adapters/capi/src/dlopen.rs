@@ -1,27 +1,28 @@
-//! dlopen without `RTLD_DEEPBIND`: libraries opened with that flag would call another malloc.
+//! A `dlopen` that clears `RTLD_DEEPBIND`, since a library opened with that flag would call another malloc.
 //!
-//! With the flag the dynamic linker searches the library and its dependencies for a symbol before the program and preloaded
-//! libraries. The library then calls the C library's `malloc`, and one allocator's blocks reach the other's `free` (PHP opens
-//! its extensions with the flag). [`dlopen`] clears the flag and jumps to the C library's, which finds its caller by the return
-//! address and searches the caller's RUNPATH. `TERRACE_DEEPBIND=1` keeps the flag.
+//! With the flag, the dynamic linker searches for each symbol in the opened library and its dependencies first, then in
+//! the program and preloaded libraries. So the library would call the C library's `malloc`, and blocks of one allocator
+//! would reach the other's `free` (PHP opens its extensions with this flag). This [`dlopen`] clears the flag and jumps
+//! to the C library's. A jump keeps the return address, by which the C library finds the calling library, whose RUNPATH
+//! it searches. `TERRACE_DEEPBIND=1` keeps the flag.
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
-/// The flags that [`dlopen`] passes on: all but `RTLD_DEEPBIND` until the settings are read.
+/// Mask of the flags that [`dlopen`] passes on: all but `RTLD_DEEPBIND`, until the settings are read and may allow it.
 static FLAG_MASK: AtomicU32 = AtomicU32::new(!(libc::RTLD_DEEPBIND as u32));
 /// The C library's `dlopen`; null until the first call resolves it.
 static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Passes `RTLD_DEEPBIND` on, or clears it, from now on.
+/// Makes [`dlopen`] pass `RTLD_DEEPBIND` on, or clear it, from now on.
 pub fn allow_deepbind(allowed: bool) {
     let cleared = if allowed { 0 } else { libc::RTLD_DEEPBIND as u32 };
     FLAG_MASK.store(!cleared, Relaxed);
 }
 
-/// Looks the C library's `dlopen` up and records it.
+/// Looks up the C library's `dlopen` and records its address.
 extern "C" fn resolve() -> *mut c_void {
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
@@ -30,12 +31,12 @@ extern "C" fn resolve() -> *mut c_void {
     found
 }
 
-/// Stands for the C library's `dlopen` in statically linked programs, which have none: opens nothing.
+/// Replaces the C library's `dlopen` in statically linked programs, which have none; opens nothing.
 extern "C" fn no_dlopen(_file: *const c_char, _flags: c_int) -> *mut c_void {
     null_mut()
 }
 
-/// Opens a library: as POSIX and glibc's manual say, without `RTLD_DEEPBIND`.
+/// Opens a library as POSIX and glibc's manual describe, but without `RTLD_DEEPBIND`.
 ///
 /// # Safety
 /// `file` must be a C string or null, and the library's initialisers must be sound to run.
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
     )
 }
 
-/// Opens a library: as POSIX and glibc's manual say, without `RTLD_DEEPBIND`.
+/// Opens a library as POSIX and glibc's manual describe, but without `RTLD_DEEPBIND`.
 ///
 /// # Safety
 /// `file` must be a C string or null, and the library's initialisers must be sound to run.

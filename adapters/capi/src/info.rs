@@ -1,10 +1,10 @@
-//! Queries and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt.
+//! C's queries and hints: malloc_usable_size, malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt.
 
 use core::ffi::{c_int, c_void};
 use core::fmt::{self, Write};
 use terrace_host::{Stats, api, report, stats, trim};
 
-/// The usable bytes of a block; 0 for null.
+/// Returns the bytes that fit in a block; 0 for null.
 ///
 /// # Safety
 /// `block` must be null, or a live block of this library.
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { api::usable(block.cast()) }
 }
 
-/// Purges all free memory; returns 1 when there was any. Ignores the padding.
+/// Purges all free memory; returns 1 if any was purged. Ignores the padding.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
     c_int::from(trim())
@@ -25,8 +25,8 @@ pub extern "C" fn malloc_trim(_padding: usize) -> c_int {
 
 /// Statistics, in the fields of glibc's `mallinfo2`.
 ///
-/// `arena`: bytes reserved; `uordblks`: bytes the program holds; `fordblks`: bytes reserved and free; `hblks`: large blocks;
-/// `keepcost`: the most that a trim could purge.
+/// `arena`: bytes reserved; `uordblks`: bytes that the program holds; `fordblks`: bytes reserved and free; `hblks`:
+/// number of large blocks; `keepcost`: the most bytes that a trim could purge.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let Stats { in_use, cached, reserved, peak_reserved, dirty, large_blocks, live_blocks, .. } = stats();
@@ -74,10 +74,10 @@ impl Write for CFile {
     }
 }
 
-/// Writes the numbers of [`mallinfo2`] to a stream as XML, in the elements of glibc's `malloc_info`.
+/// Writes the statistics to a stream as XML, in the elements of glibc's `malloc_info`.
 ///
-/// `fast`: free bytes in caches; `rest`: other free bytes. Returns 0; `EINVAL` for options other than 0; -1 when the stream
-/// fails.
+/// `fast`: free bytes in caches; `rest`: other free bytes. Returns 0 on success; `EINVAL` for options other than 0; -1
+/// if writing fails.
 ///
 /// # Safety
 /// `stream` must be open for writing.
@@ -109,13 +109,13 @@ pub extern "C" fn malloc_stats() {
     report::line(format_args!("{}", stats()));
 }
 
-/// Accepts glibc's tuning parameters and ignores them; returns 1 for success, as programs expect.
+/// Ignores glibc's tuning parameters; returns 1, which means success to programs.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
     1
 }
 
-/// The library's name and version: shows which allocator a program uses.
+/// The library's name and version, by which a debugger shows which allocator a program uses.
 #[unsafe(no_mangle)]
 pub static terrace_malloc_version: [u8; VERSION.len()] = {
     let (mut bytes, mut at) = ([0; VERSION.len()], 0);
@@ -126,5 +126,5 @@ pub static terrace_malloc_version: [u8; VERSION.len()] = {
     bytes
 };
 
-/// A C string.
+/// The name and version as a C string.
 const VERSION: &str = concat!("terrace ", env!("CARGO_PKG_VERSION"), "\0");

@@ -1,13 +1,15 @@
-//! malloc, free, calloc, realloc, reallocarray: as C17, POSIX.1-2024 and glibc's manual say.
+//! malloc, free, calloc, realloc, reallocarray, as C17, POSIX.1-2024 and glibc's manual describe them.
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use terrace_host::{api, class};
 
-/// Alignment of every block: that of `max_align_t`.
+/// Alignment in bytes of every block: that of `max_align_t`.
 const ALIGN: usize = 16;
 
-/// Allocates `bytes` bytes at a multiple of 16; null and `ENOMEM` without memory.
+/// Allocates `bytes` bytes at a multiple of 16.
+///
+/// Without memory sets `errno` to `ENOMEM` and returns null.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
     api::allocate_small(bytes).cast()
@@ -23,7 +25,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
     unsafe { api::free(block.cast()) };
 }
 
-/// [`free`], as old System V programs call it.
+/// [`free`] under its name in old System V programs.
 ///
 /// # Safety
 /// See [`free`].
@@ -33,7 +35,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void) {
     unsafe { api::free(block.cast()) };
 }
 
-/// Frees a block that was requested with so many bytes (C23).
+/// Frees a block for which the program requested `_bytes` bytes (C23).
 ///
 /// # Safety
 /// See [`free`].
@@ -43,7 +45,7 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, _bytes: usize) {
     unsafe { api::free(block.cast()) };
 }
 
-/// Frees an aligned block that was requested with so many bytes (C23).
+/// Frees a block for which the program requested `_bytes` bytes at a multiple of `_align` (C23).
 ///
 /// # Safety
 /// See [`free`].
@@ -53,7 +55,9 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, _align: usize, _
     unsafe { api::free(block.cast()) };
 }
 
-/// Allocates `count` times `bytes` zeros; null and `ENOMEM` when the product overflows.
+/// Allocates `count` times `bytes` zeros.
+///
+/// Sets `errno` to `ENOMEM` and returns null without memory, or if the product overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     match count.checked_mul(bytes) {
@@ -62,9 +66,9 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     }
 }
 
-/// Resizes a block, in place or by moving it; null without memory, and the block is unchanged.
+/// Resizes a block to `bytes` bytes, in place or by moving it.
 ///
-/// Size 0 frees the block and returns null, as glibc does.
+/// Without memory returns null and leaves the block unchanged. Size 0 frees the block and returns null, as glibc does.
 ///
 /// # Safety
 /// See [`free`].
@@ -82,7 +86,9 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_voi
     unsafe { api::resize(block.cast(), bytes, ALIGN) }.cast()
 }
 
-/// Resizes a block to `count` times `bytes` bytes; null and `ENOMEM` when the product overflows.
+/// Resizes a block to `count` times `bytes` bytes, as [`realloc`] does.
+///
+/// Sets `errno` to `ENOMEM` and returns null if the product overflows.
 ///
 /// # Safety
 /// See [`free`].
@@ -101,12 +107,12 @@ pub fn out_of_memory() -> *mut c_void {
     fail_with(libc::ENOMEM)
 }
 
-/// Sets `errno` and returns null.
+/// Sets `errno` to `reason` and returns null.
 #[cold]
 pub fn fail_with(reason: i32) -> *mut c_void {
     // SAFETY: takes nothing, and returns the address of this thread's `errno`.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: this thread's `errno`.
+    // SAFETY: `place` points to this thread's `errno`.
     unsafe { *place = reason };
     null_mut()
 }

@@ -1,7 +1,7 @@
 //! [`Backend`] for [`Cuda`]: each method calls one function of the driver.
 //!
-//! Promises upward: the contract of the trait. This crate takes no lock on any path.
-//! Asks from below: `regions` and `pages` for memory; the calls for streams, events and copies are here.
+//! Promises upward: the contract of the trait; no method takes a lock of this crate.
+//! Asks from below: `regions` and `pages` for memory; calls for streams, events and copies stand in this file.
 
 use crate::context::{handle, number};
 use crate::copy_batch::copy_batch;
@@ -20,9 +20,10 @@ use terrace_device::{
 };
 
 impl Cuda {
-    /// Free memory, corrected for devices that share the host's memory.
+    /// The device's free bytes (`told` by the driver), corrected for devices that share the host's memory.
     ///
-    /// There the driver counts the page cache as used, although the system reclaims it on demand; `/proc/meminfo` does not.
+    /// On those, the driver counts the page cache as used, although the system reclaims it on demand; `/proc/meminfo`
+    /// counts it as available.
     fn free(&self, told: u64, total: u64) -> u64 {
         match meminfo::available() {
             Some(available) if self.description.capabilities.contains(Capabilities::FREE_IS_AVAILABLE) => {
@@ -33,7 +34,7 @@ impl Cuda {
     }
 }
 
-/// CUDA's handle of the per-thread default stream.
+/// CUDA's handle for the per-thread default stream.
 const PER_THREAD: u64 = 2;
 
 // SAFETY: each method is one call of CUDA, whose documentation guarantees what the trait demands: memory of the requested size,
@@ -58,7 +59,7 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn give_back(&self, kind: MemoryKind, address: u64, _bytes: u64) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { regions::free(self, kind, address) }
     }
 
@@ -71,7 +72,7 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { pages::unreserve(self, address, bytes) }
     }
 
@@ -80,22 +81,22 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { pages::release(self, page) }
     }
 
     unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { pages::map(self, address, page) }
     }
 
     unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { pages::allow(self, address, bytes, peers) }
     }
 
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { pages::unmap(self, address, bytes) }
     }
 
@@ -104,13 +105,13 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { destroy_stream(&self.primary, stream.0) }
     }
 
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         if stream.0 == PER_THREAD {
-            // This handle means another stream on each thread: a thread that polls it would query its own stream.
+            // The handle means a different stream on each thread: a thread that polls it would query its own stream.
             return Err(Fault {
                 code: 400,
                 ..Fault::of("adopt the per-thread default stream", FaultReason::BadHandle)
@@ -201,14 +202,14 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
-        // A driver without the function cannot capture.
+        // A driver without this function cannot capture streams.
         let Ok(capture) = &self.primary.functions.capture else { return Ok(false) };
         let mut state = 0;
         let done = self.primary.call("cuStreamIsCapturing", |_| {
             // SAFETY: the caller promises a live stream; the out parameter lives through the call.
             unsafe { (capture.cuStreamIsCapturing)(handle(stream.0), &raw mut state) }
         });
-        // 0: no capture. An invalidated capture counts as one until it ends.
+        // 0 means no capture. A capture that became invalid counts as one until it ends.
         done.map(|()| state != 0).map_err(as_bad_handle)
     }
 
@@ -223,7 +224,7 @@ unsafe impl Backend for Cuda {
 
     unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
         match &self.primary.functions.batches {
-            // SAFETY: same contract as this method's.
+            // SAFETY: the called function has the same contract as this method.
             Ok(batches) if copies.len() > 1 && self.description.capabilities.contains(Capabilities::BATCHES) => unsafe {
                 copy_batch(self, batches, copies, stream)
             },
@@ -259,22 +260,22 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { hints::prefetch(self, address, bytes, to, stream) }
     }
 
     unsafe fn advise(&self, address: u64, bytes: u64, advice: Advice) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { hints::advise(self, address, bytes, advice) }
     }
 
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { regions::register(self, address, bytes) }
     }
 
     unsafe fn unregister(&self, address: u64) -> Result<(), Fault> {
-        // SAFETY: same contract as this method's.
+        // SAFETY: the called function has the same contract as this method.
         unsafe { regions::unregister(self, address) }
     }
 

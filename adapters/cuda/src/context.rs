@@ -1,12 +1,13 @@
 //! A device's primary context, which all libraries of a process share.
 //!
-//! Promises upward: [`PrimaryContext::call`] runs one call of the driver with this context current on the calling thread, and
-//! restores the thread's previous context afterwards. In a forked child no call reaches the driver.
+//! Promises upward: [`PrimaryContext::call`] runs one call of the driver while this context is current on the calling
+//! thread, and restores the thread's previous context afterwards. In a forked child no call reaches the driver.
 //! Asks from below: the driver's functions.
 //!
-//! Each call queries the driver for the current context. A cached value would be wrong as soon as another library changes the
-//! context, and the query is cheap: the driver keeps the answer in thread-local memory. A thread without a context is left
-//! without one again: otherwise our context would stay current on threads that outlive the device, after it was destroyed.
+//! Each call queries the driver for the current context. A cached value would be wrong as soon as another library
+//! changes the context, and the query is cheap: the driver keeps the answer in thread-local memory. A thread that had
+//! no context has none after the call: otherwise ours would stay current on threads that outlive the device, even after
+//! it was destroyed.
 
 use crate::functions::{CoreFunctions, DriverFunctions};
 use crate::layouts::CAPTURE_MODE_RELAXED;
@@ -16,17 +17,17 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use terrace_device::{Fault, FaultReason, insist};
 use terrace_guard::Process;
 
-/// Turns the code of a call into a result.
+/// Turns the result code of a driver call into a `Result`.
 pub fn check(call: &'static str, code: Code) -> Result<(), Fault> {
     if code == result_codes::SUCCESS { Ok(()) } else { Err(result_codes::fault(call, code)) }
 }
 
-/// A driver handle as a number; this crate never dereferences it.
+/// Turns a driver handle into a number; this crate never dereferences handles.
 pub fn number<T>(handle: *mut T) -> u64 {
     handle.expose_provenance() as u64
 }
 
-/// The driver handle that [`number`] turned into a number.
+/// Turns the number that [`number`] returned back into the driver's handle.
 pub fn handle<T>(number: u64) -> *mut T {
     with_exposed_provenance_mut(number as usize)
 }
@@ -35,7 +36,7 @@ pub fn handle<T>(number: u64) -> *mut T {
 pub struct PrimaryContext {
     pub functions: &'static DriverFunctions,
     pub device: CUdevice,
-    /// The context, as a number.
+    /// The context's handle, as a number.
     context: u64,
     /// The process that retained the context.
     process: Process,
@@ -57,12 +58,12 @@ impl PrimaryContext {
         handle(self.context)
     }
 
-    /// Whether the current process retained the context, not a forked child of it.
+    /// Whether this process retained the context itself, not the parent of which it is a forked child.
     pub fn is_own_process(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Refuses a call in a forked child.
+    /// Returns an error in a forked child, where the driver does not work.
     #[inline]
     pub fn check_process(&self, call: &'static str) -> Result<(), Fault> {
         if self.is_own_process() { Ok(()) } else { Err(Fault::of(call, FaultReason::Forked)) }
@@ -75,9 +76,10 @@ impl PrimaryContext {
         check(name, call(&self.functions.core))
     }
 
-    /// Like [`call`](Self::call), for calls that a capture on another thread may forbid.
+    /// Like [`call`](Self::call), for calls that would break a capture in "global" mode.
     ///
-    /// A capture in "global" mode forbids such calls to all threads, and they would invalidate it.
+    /// Such a capture, on any thread, forbids certain calls to all threads and becomes invalid by them, unless the
+    /// calling thread has set its own capture mode to relaxed, as this function does for the call.
     #[inline]
     pub fn call_relaxed(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> Code) -> Result<(), Fault> {
         let _current = CurrentContext::enter(self, name)?;
@@ -108,7 +110,7 @@ impl PrimaryContext {
 impl Drop for PrimaryContext {
     fn drop(&mut self) {
         if self.is_own_process() {
-            // A permanent refusal, e.g. because the process ends, is ignored: the driver frees everything at process exit.
+            // Ignores a permanent refusal, e.g. because the process ends: the driver frees everything at process exit.
             let _ = insist(|| {
                 // SAFETY: balances the one call in `retain`; a refused release releases nothing, so a retry is sound.
                 let code = unsafe { (self.functions.core.cuDevicePrimaryCtxRelease_v2)(self.device) };
@@ -142,7 +144,7 @@ impl Drop for CurrentContext<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(before) = self.previous {
-            // If the previous context was destroyed meanwhile, the call fails and the thread keeps ours.
+            // If the previous context was destroyed in the meantime, this fails and the thread keeps our context.
             let _ = insist(|| self.primary.set_current(before));
         }
     }
@@ -158,7 +160,7 @@ struct RelaxedCapture<'a> {
 impl<'a> RelaxedCapture<'a> {
     #[inline]
     fn begin(functions: &'a DriverFunctions) -> Self {
-        // If the driver refuses, the mode is unchanged and the following call reports what a capture forbids.
+        // If the driver refuses, the mode stays unchanged, and the call that follows reports what a capture forbids.
         Self {
             functions,
             previous: exchange_capture_mode(functions, CAPTURE_MODE_RELAXED)
@@ -176,7 +178,7 @@ impl Drop for RelaxedCapture<'_> {
     }
 }
 
-/// Sets the thread's capture mode and returns the previous one; `None` if it is unchanged.
+/// Sets the thread's capture mode and returns the previous one; `None` if the driver refused.
 fn exchange_capture_mode(functions: &DriverFunctions, mut mode: u32) -> Option<u32> {
     let capture = functions.capture.as_ref().ok()?;
     // SAFETY: the call reads and writes the mode, a local variable.

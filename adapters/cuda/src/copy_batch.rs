@@ -1,4 +1,4 @@
-//! Many copies by one call.
+//! Queues many copies by one driver call.
 //!
 //! Promises upward: all copies of a call are queued in stream order, or none is.
 //! Asks from below: `cuMemcpyBatchAsync` of CUDA 12.8.

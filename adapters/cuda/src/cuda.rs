@@ -10,11 +10,11 @@ use terrace_device::{Description, Fault};
 
 /// A CUDA device, and a reference to its primary context.
 ///
-/// Caller must free all memory, streams and events before dropping it. What is left over stays allocated until the last
-/// library of the process releases the primary context.
+/// The caller must free all memory, streams and events before dropping this value. Whatever is not freed stays
+/// allocated until the last library of the process releases the primary context.
 pub struct Cuda {
     pub(crate) primary: PrimaryContext,
-    /// A stream of our own, for the driver's pool and for probes.
+    /// A stream that this value owns, for the driver's pool and for probes.
     pub(crate) stream: u64,
     /// The driver's pool, if the device has [`Capabilities::DRIVER_POOL`](terrace_device::Capabilities::DRIVER_POOL).
     pub(crate) pool: Option<u64>,
@@ -43,7 +43,7 @@ impl Cuda {
         let functions = self.primary.functions;
         self.primary.check_process("cuDeviceGet")?;
         let peer = PrimaryContext::retain(functions, device(functions, ordinal)?)?;
-        // If two threads race here, the loser drops its reference, which releases the context once.
+        // If two threads race here, the loser drops its own reference, and so releases the context that it retained.
         Ok(slot.get_or_init(|| peer))
     }
 
@@ -52,7 +52,7 @@ impl Cuda {
         self.can_access_peer(ordinal, true)
     }
 
-    /// Whether this device can access another's memory; if `back`, whether the other can access ours.
+    /// Whether this device can access the other's memory; with `back`, whether the other can access this one's.
     pub(crate) fn can_access_peer(&self, ordinal: u32, back: bool) -> Result<bool, Fault> {
         let Ok(peers) = &self.primary.functions.peers else { return Ok(false) };
         let mut can = 0;

@@ -1,13 +1,13 @@
 //! The error of opening a device.
 //!
-//! Promises upward: an error names what failed, in which call, and what to install or do. It owns its data: it can be stored,
-//! compared and displayed without a driver.
+//! Promises upward: an error names what failed, in which driver call, and what to install or do about it. An error owns
+//! its data: it can be stored, compared and displayed without a driver.
 
 use crate::result_codes;
 use std::fmt;
 use terrace_device::Fault;
 
-/// A version of CUDA, as a driver reports the newest one it supports.
+/// A version of CUDA; a driver reports the newest version that it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The major number: 12 in CUDA 12.8.
@@ -17,7 +17,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// The oldest supported version: driver pools and page mapping exist from it on.
+    /// The oldest supported version, the first with driver pools and page mapping.
     pub const NEEDED: Self = Self { major: 11, minor: 4 };
 
     /// Parses the driver's number: 12080 is 12.8.
@@ -39,7 +39,7 @@ impl fmt::Display for Version {
 pub enum OpenError {
     /// The driver's library is missing, or this process cannot load it.
     NoLibrary {
-        /// File names that the loader tried, the best known first.
+        /// File names that the loader tried, the most common first.
         searched: Vec<String>,
     },
     /// The driver has no such device.
@@ -67,7 +67,7 @@ pub enum OpenError {
     Driver(Fault),
 }
 
-/// What to install: ends every message about a driver that is missing or too old.
+/// Advice on what to install, which ends every message about a driver that is missing or too old.
 const INSTALL: &str = "install NVIDIA's driver for CUDA 11.4 or newer (Linux: the distribution's package of the NVIDIA driver; \
     a container: start it with its devices, `--gpus all`; WSL2: the driver on the Windows side; Jetson: JetPack)";
 

@@ -1,9 +1,10 @@
 //! The driver's functions: pointers looked up by name once per process, in groups of one capability each.
 //!
-//! Promises upward: a missing function is reported by name and by the version of CUDA that introduced it. No device opens
-//! without all of [`CoreFunctions`]; any other group is either complete, or its capability is off.
-//! Asks from below: the library, by exported names. Names end in `_v2` where the exported ones do: the same name without it
-//! is the old function that programs for CUDA 3 call.
+//! Promises upward: a missing function is reported by name and by the version of CUDA that introduced it. No device
+//! opens unless all of [`CoreFunctions`] exist; if a function of another group is missing, the group's capability is
+//! off.
+//! Asks from below: the library, searched by exported names. Some end in `_v2`: the name without the ending is an old
+//! function, which programs built for CUDA 3 call.
 
 use crate::error::OpenError;
 use crate::layouts::{AccessDescriptor, CopyAttributes, MemoryLocation, PageProperties, PoolProperties};
@@ -82,7 +83,7 @@ group! {
 }
 
 group! {
-    /// Virtual address ranges and physical pages.
+    /// Reserve address ranges, create physical pages and map them.
     PageFunctions, required: false;
     cuMemGetAllocationGranularity(*mut usize, *const PageProperties, c_uint), "10.2";
     cuMemAddressReserve(*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong), "10.2";
@@ -142,9 +143,10 @@ group! {
 }
 
 group! {
-    /// Many copies by one call.
+    /// Queues many copies by one call.
     ///
-    /// The header of CUDA 13 maps this name to a `_v2` without the last out parameter; the library still exports the first form.
+    /// The header of CUDA 13 maps this name to a `_v2` function without the last out parameter; the library still
+    /// exports this one.
     BatchFunctions, required: false;
     cuMemcpyBatchAsync(
         *const CUdeviceptr, *const CUdeviceptr, *const usize, usize, *const CopyAttributes, *const usize, usize, *mut usize,
@@ -153,7 +155,7 @@ group! {
 }
 
 group! {
-    /// Ids of streams, which the driver never reuses.
+    /// Ids of streams; the driver never reuses one.
     StreamIdFunctions, required: false;
     cuStreamGetId(CUstream, *mut c_ulonglong), "12.0";
 }
@@ -165,7 +167,7 @@ group! {
     cuThreadExchangeStreamCaptureMode(*mut c_uint), "10.1";
 }
 
-/// All functions of the loaded driver; a group is an error if one of its functions is missing.
+/// All functions of the loaded driver; a group with a missing function holds the first missing one.
 pub struct DriverFunctions {
     pub core: CoreFunctions,
     pub pages: Result<PageFunctions, MissingSymbol>,
@@ -231,7 +233,7 @@ fn find() -> Result<DriverFunctions, OpenError> {
 
 /// The driver's functions, looked up by the first call.
 ///
-/// The first call's result, also an error, holds for the rest of the process.
+/// Later calls return the first call's result, even if that was an error.
 pub fn loaded() -> Result<&'static DriverFunctions, OpenError> {
     static LOADED: OnceLock<Result<DriverFunctions, OpenError>> = OnceLock::new();
     LOADED.get_or_init(find).as_ref().map_err(Clone::clone)

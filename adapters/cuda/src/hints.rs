@@ -1,9 +1,9 @@
 //! Prefetch and advice for managed memory.
 //!
-//! Promises upward: one driver call for each hint. It goes to the functions that drivers export since CUDA 8, or, if a driver
-//! lacks them, to the functions of CUDA 12.2 that take a location. (The headers of CUDA 13 map the plain names to the latter;
-//! the library exports both.)
-//! Asks from below: the driver's functions. Callers check whether the device takes hints.
+//! Promises upward: each hint is one driver call, of the functions that drivers export since CUDA 8, or, if a driver
+//! lacks those, of the functions of CUDA 12.2 that take a location. (The headers of CUDA 13 map the plain names to the
+//! functions of CUDA 12.2; the library exports both.)
+//! Asks from below: the driver's functions. Callers must check whether the device supports hints.
 
 use crate::context::handle;
 use crate::cuda::Cuda;
@@ -13,7 +13,7 @@ use crate::result_codes::{as_bad_handle, size};
 use std::ffi::{c_int, c_uint};
 use terrace_device::{Advice, Fault, PrefetchTarget, RawStream};
 
-/// The driver's ordinal for a side: the device's, or [`CPU`].
+/// The driver's ordinal for a target: that of this device, or [`CPU`] for the host.
 fn device_of(cuda: &Cuda, side: PrefetchTarget) -> c_int {
     match side {
         PrefetchTarget::Device => cuda.primary.device,
@@ -28,7 +28,7 @@ fn location_of(cuda: &Cuda, side: PrefetchTarget) -> MemoryLocation {
     }
 }
 
-/// The driver's number for an advice, and its target; the device where the driver ignores the target.
+/// The driver's number for an advice, and its target: the device, where the driver ignores the target.
 fn translate(said: Advice) -> (c_uint, PrefetchTarget) {
     match said {
         Advice::ReadMostly => (advice::SET_READ_MOSTLY, PrefetchTarget::Device),
@@ -41,7 +41,7 @@ fn translate(said: Advice) -> (c_uint, PrefetchTarget) {
     }
 }
 
-/// Queues the migration of a range to a side on a stream.
+/// Queues on a stream the migration of a range's pages to the device or the host.
 ///
 /// # Safety
 /// The range must lie in live managed memory that is not freed before the stream is done.

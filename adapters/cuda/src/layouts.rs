@@ -1,20 +1,21 @@
 //! Structures and constants of the driver's interface, with the layout of the C header `cuda.h`.
 //!
-//! Promises upward: the layouts are valid for every driver since CUDA 11.4. A newer driver may use bytes that are reserved
-//! here; zero in them keeps the old behaviour.
+//! Promises upward: the layouts are valid for every driver since CUDA 11.4. A newer driver may give meaning to bytes
+//! that are reserved here; zeros in them select the old behaviour.
 //! Asks from below: nothing. The tests compare sizes and offsets with cudarc's bindings, which are generated from the header.
 //!
-//! cudarc's own structures are not used: names and types of their fields differ between its `cuda-` features.
+//! This crate does not use cudarc's structures, because names and types of their fields differ between its `cuda-`
+//! features.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-/// `CUmemLocation`: a device or the host, as the place of memory or as the user of a mapping.
+/// `CUmemLocation`: a device or the host, where memory lies or from where a mapping is accessed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct MemoryLocation {
     pub kind: c_uint,
-    /// The ordinal of the device.
+    /// The ordinal of the device; 0 for the host.
     pub id: c_int,
 }
 
@@ -34,11 +35,11 @@ impl MemoryLocation {
 #[repr(C)]
 pub struct PageProperties {
     pub kind: c_uint,
-    /// Types of handles for export to other processes: none.
+    /// Types of handles for export to other processes: 0, none.
     pub handles: c_uint,
     pub location: MemoryLocation,
     pub security: *mut c_void,
-    /// Compression, GPUDirect RDMA and usage flags: all 0.
+    /// Flags for compression, GPUDirect RDMA and usage: all 0.
     pub flags: [u8; 8],
 }
 
@@ -46,11 +47,11 @@ pub struct PageProperties {
 #[repr(C)]
 pub struct PoolProperties {
     pub kind: c_uint,
-    /// Types of handles for export to other processes: none.
+    /// Types of handles for export to other processes: 0, none.
     pub handles: c_uint,
     pub location: MemoryLocation,
     pub security: *mut c_void,
-    /// 64 bytes reserved in CUDA 11.4; newer headers begin them with a maximum size, where 0 means none.
+    /// 64 bytes, reserved in CUDA 11.4. In newer headers they begin with a maximum size, where 0 means no maximum.
     pub reserved: [u64; 8],
 }
 
@@ -62,12 +63,12 @@ pub struct AccessDescriptor {
     pub flags: c_uint,
 }
 
-/// `CUmemcpyAttributes`: when copies of a batch may read their sources.
+/// `CUmemcpyAttributes`: when the copies of a batch may read their sources.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CopyAttributes {
     pub order: c_uint,
-    /// Location hints for managed memory: none.
+    /// Location hints for managed memory: kind 0, none.
     pub hints: [MemoryLocation; 2],
     pub flags: c_uint,
 }
@@ -105,7 +106,7 @@ impl PoolProperties {
 }
 
 impl AccessDescriptor {
-    /// Reads and writes by a device: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+    /// Read and write access for a device: `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
     pub fn full(ordinal: c_int) -> Self {
         Self { location: MemoryLocation::device(ordinal), flags: 3 }
     }
@@ -115,20 +116,20 @@ impl AccessDescriptor {
 pub const GRANULARITY_MINIMUM: c_uint = 0;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: pinned and mapped for every context.
 ///
-/// Not write-combined, because the host reads such memory slowly. `CU_MEMHOSTREGISTER_*` has the same numbers.
+/// Not write-combined, because the host reads write-combined memory slowly. `CU_MEMHOSTREGISTER_*` has the same values.
 pub const HOST_ALLOC_FLAGS: c_uint = 1 | 2;
 /// `CU_MEM_ATTACH_GLOBAL`: any stream on any device may access the managed memory.
 pub const ATTACH_GLOBAL: c_uint = 1;
 /// `CU_STREAM_NON_BLOCKING`: the stream does not synchronise with the legacy default stream.
 pub const NON_BLOCKING: c_uint = 1;
-/// `CU_EVENT_DISABLE_TIMING`: the event records no time, which makes recording cheaper.
+/// `CU_EVENT_DISABLE_TIMING`: the event stores no time, so recording it is cheaper.
 pub const NO_TIMING: c_uint = 2;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: captures by other threads do not restrict this thread's calls.
 pub const CAPTURE_MODE_RELAXED: c_uint = 2;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: bytes of unused memory that a pool retains.
 pub const POOL_RELEASE_THRESHOLD: c_uint = 4;
 
-/// `CU_DEVICE_CPU`: names the host where a device ordinal is expected.
+/// `CU_DEVICE_CPU`: means the host where a function takes a device ordinal.
 pub const CPU: c_int = -1;
 
 /// Values of `CUmem_advise`.
@@ -182,7 +183,8 @@ mod tests {
         assert_eq!(offset_of!(PageProperties, flags), offset_of!(sys::CUmemAllocationProp, allocFlags));
         assert_eq!(offset_of!(PoolProperties, location), offset_of!(sys::CUmemPoolProps, location));
         assert_eq!(offset_of!(PoolProperties, security), offset_of!(sys::CUmemPoolProps, win32SecurityAttributes));
-        // A structure of CUDA 12.8: cudarc's oldest bindings lack it, so its size is computed from the fields.
+        // CUDA 12.8 introduced this structure, and cudarc's oldest bindings lack it, so its size is computed from its
+        // fields.
         assert_eq!(size_of::<CopyAttributes>(), 8 + 2 * size_of::<sys::CUmemLocation>());
         assert_eq!(offset_of!(CopyAttributes, flags), 4 + 2 * size_of::<sys::CUmemLocation>());
         assert_eq!(offset_of!(AccessDescriptor, flags), offset_of!(sys::CUmemAccessDesc, flags));

@@ -20,9 +20,10 @@
 //!   │ library          libcuda, shared with cudarc   │
 //!   └────────────────────────────────────────────────┘
 //! ```
-//! Beside it, `interop` has [`SharedStream`], which passes terrace's memory to `cudarc`'s copies and launches.
-//! [`Description::notes`](terrace_device::Description::notes) lists failed probes. After the driver has shut down, its calls fail with
-//! [`FaultReason::Lost`](terrace_device::FaultReason::Lost).
+//! Besides the backend, `interop` has [`SharedStream`], which passes terrace's memory to `cudarc`'s copies and
+//! launches.
+//! [`Description::notes`](terrace_device::Description::notes) lists the probes that failed. After the driver has shut
+//! down, its calls fail with [`FaultReason::Lost`](terrace_device::FaultReason::Lost).
 
 mod backend;
 mod context;

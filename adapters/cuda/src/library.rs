@@ -1,13 +1,13 @@
 //! The driver's library, loaded once and shared with cudarc.
 //!
 //! Promises upward: [`is_available`] and [`function`] never panic; a missing library is an ordinary result.
-//! Asks from below: cudarc's loader, which tries some thirty names of libcuda and never unloads it. The loader panics when
-//! there is no library, so this module checks [`is_available`] first.
+//! Asks from below: cudarc's loader, which tries some thirty file names of libcuda and never unloads the library. The
+//! loader panics if there is no library, so this module checks [`is_available`] first.
 
 use cudarc::driver::sys;
 use terrace_device::{Fault, FaultReason};
 
-/// The best known names of cudarc's list; its other names add version numbers to these.
+/// The most common names in cudarc's list; its other names add version numbers to these.
 const COMMON_NAMES: [&str; 3] = if cfg!(windows) {
     ["nvcuda.dll", "cuda.dll", "cuda64.dll"]
 } else if cfg!(target_vendor = "apple") {
@@ -28,13 +28,13 @@ pub fn missing_fault(missing: &MissingSymbol) -> Fault {
     Fault::of(missing.symbol, FaultReason::Missing)
 }
 
-/// Whether the driver's library can be loaded; loads it.
+/// Tries to load the driver's library; returns whether it is loaded.
 pub fn is_available() -> bool {
     // SAFETY: loading runs the initialisers of NVIDIA's driver library, which any CUDA program runs.
     unsafe { sys::is_culib_present() }
 }
 
-/// Every file name that the loader tries in the system's library path, the best known first.
+/// Every file name that the loader tries in the system's library path, the most common first.
 pub fn searched_names() -> Vec<String> {
     let mut all: Vec<String> = COMMON_NAMES.iter().map(ToString::to_string).collect();
     for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
@@ -48,7 +48,8 @@ pub fn searched_names() -> Vec<String> {
 /// Looks up a function of the library by its exported name.
 ///
 /// # Safety
-/// Caller must have got `true` from [`is_available`], and `F` must be a function pointer with the driver's prototype of `symbol`.
+/// [`is_available`] must have returned `true`, and `F` must be a function pointer with the driver's prototype of
+/// `symbol`.
 pub unsafe fn function<F: Copy>(symbol: &'static str, since: &'static str) -> Result<F, MissingSymbol> {
     // SAFETY: the caller checked that the library is loaded, so this returns it and does not panic.
     let library = unsafe { sys::culib() };

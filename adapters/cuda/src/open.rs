@@ -1,7 +1,8 @@
-//! Opening a device, and closing it.
+//! Opens and closes devices.
 //!
-//! Promises upward: a [`Cuda`] that works, or an [`OpenError`] with everything released. Dropping a [`Cuda`] destroys its stream
-//! and pool and releases its contexts; the drop never panics, prints nothing, and does nothing in a forked child.
+//! Promises upward: opening returns a working [`Cuda`], or an [`OpenError`] after releasing everything. Dropping a
+//! [`Cuda`] destroys its stream and pool and releases its contexts; the drop never panics, prints nothing, and does
+//! nothing in a forked child.
 //! Asks from below: the driver's functions and the primary context; `probe` finds the device's capabilities.
 
 use crate::context::{PrimaryContext, check, device};
@@ -18,7 +19,8 @@ use terrace_device::{Capabilities, Description, insist};
 impl Cuda {
     /// Opens a device: retains its primary context and probes its capabilities.
     ///
-    /// Takes some hundred milliseconds if this process has not used the device before, because the driver creates the context.
+    /// Takes some hundred milliseconds if this process uses the device for the first time, because the driver creates
+    /// the context.
     ///
     /// # Errors
     /// [`OpenError`] names what failed and what to do about it.
@@ -30,7 +32,7 @@ impl Cuda {
         }
         let primary = PrimaryContext::retain(functions, device(functions, ordinal)?)?;
         let stream = create_stream(&primary)?;
-        // From here on, dropping `cuda` releases everything.
+        // From here on, an early return drops `cuda`, which releases everything.
         let mut cuda = Self {
             stream,
             pool: None,
@@ -74,7 +76,7 @@ fn start(functions: &DriverFunctions) -> Result<(Version, u32), OpenError> {
     if version < Version::NEEDED {
         return Err(OpenError::DriverTooOld { version, needed: Version::NEEDED });
     }
-    // SAFETY: may be called at any time and repeatedly.
+    // SAFETY: `cuInit` may be called at any time, and repeatedly.
     match unsafe { (functions.core.cuInit)(0) } {
         result_codes::NO_DEVICE => return Ok((version, 0)),
         code => check("cuInit", code)?,

@@ -1,7 +1,7 @@
 //! Virtual address ranges, physical pages, their mapping and access rights.
 //!
-//! Promises upward: all pages have one size, [`Description::page_bytes`](terrace_device::Description::page_bytes). Each page is
-//! one allocation handle of the driver, mapped and unmapped as a whole.
+//! Promises upward: all pages have one size, [`Description::page_bytes`](terrace_device::Description::page_bytes). Each
+//! page is one allocation of the driver with its own handle, and is mapped and unmapped as a whole.
 //! Asks from below: the eight functions of [`PageFunctions`].
 
 use crate::cuda::Cuda;
@@ -21,7 +21,7 @@ fn functions(cuda: &Cuda) -> Result<&'static PageFunctions, Fault> {
     cuda.primary.functions.pages.as_ref().map_err(missing_fault)
 }
 
-/// Page size of the device: the driver's granularity, at least 2 MiB, a power of two.
+/// Page size in bytes: the driver's granularity, at least 2 MiB, a power of two.
 pub fn granularity(cuda: &Cuda) -> Result<u64, Fault> {
     const CALL: &str = "cuMemGetAllocationGranularity";
     let pages = functions(cuda)?;
@@ -140,7 +140,7 @@ pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> 
     done.map_err(as_bad_handle)
 }
 
-/// The page size as the driver's `size_t`; unsupported if the device cannot map pages.
+/// The page size in bytes as the driver's `size_t`; an `Unsupported` fault if the device cannot map pages.
 fn size_of_page(cuda: &Cuda) -> Result<usize, Fault> {
     match cuda.description.page_bytes {
         0 => Err(Fault::of("cuMemMap", FaultReason::Unsupported)),

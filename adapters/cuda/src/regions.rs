@@ -1,9 +1,10 @@
 //! Allocation of whole regions: device, pooled, pinned and managed memory.
 //!
-//! Promises upward: a region is usable on any stream when [`allocate`] returns, and a refused call holds nothing. The driver's
-//! pool allocates and frees in the order of a stream of our own; [`allocate`] waits for that stream before it returns, so work
-//! that the caller queues next on any stream runs after the allocation.
-//! Asks from below: one function of the driver to allocate and one to free each kind.
+//! Promises upward: a region is usable on any stream once [`allocate`] returns; a refused call leaves nothing
+//! allocated. The driver's pool allocates and frees in the order of a stream, for which this crate uses one of its own:
+//! [`allocate`] waits for that stream, so work that the caller queues afterwards on any stream runs after the
+//! allocation.
+//! Asks from below: for each kind of memory, one function of the driver to allocate and one to free.
 
 use crate::context::{handle, number};
 use crate::cuda::Cuda;
@@ -23,10 +24,10 @@ pub fn allocate(cuda: &Cuda, kind: MemoryKind, bytes: u64) -> Result<u64, Fault>
     }
 }
 
-/// Frees a region.
+/// Frees a region that [`allocate`] returned.
 ///
 /// # Safety
-/// [`allocate`] must have returned it for this kind, it must not be freed yet, and no queued work may use it.
+/// [`allocate`] must have returned the region for this kind, it must not be freed yet, and no queued work may use it.
 pub unsafe fn free(cuda: &Cuda, kind: MemoryKind, address: u64) -> Result<(), Fault> {
     let done = match kind {
         MemoryKind::Device | MemoryKind::Managed => cuda.primary.call_relaxed("cuMemFree_v2", |core| {
@@ -122,7 +123,7 @@ fn allocate_pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     Ok(address)
 }
 
-/// Waits until our own stream is idle.
+/// Waits until the stream that `cuda` owns is idle.
 pub fn synchronize(cuda: &Cuda) -> Result<(), Fault> {
     cuda.primary.call_relaxed("cuStreamSynchronize", |core| {
         // SAFETY: our own stream, which lives as long as `cuda`.
@@ -130,7 +131,7 @@ pub fn synchronize(cuda: &Cuda) -> Result<(), Fault> {
     })
 }
 
-/// Creates the driver's pool, which retains all freed memory until [`trim`].
+/// Creates the driver's pool, which retains all freed memory until [`trim`] releases it.
 pub fn create_pool(cuda: &Cuda) -> Result<u64, Fault> {
     let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
     let mut pool = null_mut();
@@ -155,7 +156,7 @@ pub fn create_pool(cuda: &Cuda) -> Result<u64, Fault> {
 
 /// Grants `peers` access to all memory of a pool.
 ///
-/// `cuCtxEnablePeerAccess` does not cover memory of pools.
+/// Needed because `cuCtxEnablePeerAccess` does not cover memory of pools.
 pub fn grant_pool_access(cuda: &Cuda, pool: u64, peers: &[u32]) -> Result<(), Fault> {
     let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
     let accesses: Vec<_> = layouts::full_access(peers).collect();

@@ -1,7 +1,7 @@
-//! The driver's result codes: their names, and the [`FaultReason`] of each.
+//! The driver's result codes: the name and the [`FaultReason`] of each.
 //!
 //! Promises upward: any number is accepted; a code of a driver newer than this table has no name and is [`FaultReason::Other`].
-//! No function here calls the driver, so an error can be displayed after the driver shut down.
+//! No function here calls the driver, so an error can be displayed after the driver has shut down.
 //! Asks from below: nothing. Numbers and names are those of the header `cuda.h`; the tests compare them with cudarc's.
 
 use std::ffi::c_int;
@@ -27,21 +27,21 @@ static INITIALIZED_IN: AtomicU32 = AtomicU32::new(0);
 
 /// Records that the calling process initialised the driver.
 pub fn mark_initialized() {
-    // Only the first process is recorded: a forked child inherits the value, and the driver cannot be initialised again there.
+    // Records only the first process: a forked child inherits the value, and cannot initialise the driver again.
     let _ = INITIALIZED_IN.compare_exchange(0, process::id(), Relaxed, Relaxed);
 }
 
-/// Whether an ancestor initialised the driver, so that it does not work in this forked child.
+/// Whether a process initialised the driver before it forked this one, in which the driver therefore does not work.
 fn was_initialized_by_ancestor() -> bool {
     ![0, process::id()].contains(&INITIALIZED_IN.load(Relaxed))
 }
 
-/// Converts a size to the driver's `size_t`; a size that does not fit is out of memory.
+/// Converts a size in bytes to the driver's `size_t`; a size that does not fit counts as out of memory.
 pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
     usize::try_from(bytes).map_err(|_| Fault::of(call, FaultReason::OutOfMemory))
 }
 
-/// The reason that a code stands for.
+/// The reason for which the driver returns a code.
 fn reason_of(code: Code) -> FaultReason {
     match code {
         2 => FaultReason::OutOfMemory,
@@ -49,37 +49,38 @@ fn reason_of(code: Code) -> FaultReason {
         217 | 800 | 801 => FaultReason::Unsupported,
         36 => FaultReason::Missing,
         400 => FaultReason::BadHandle,
-        // Devices call only after a successful `cuInit`: either this is a forked child, or the driver shut down.
+        // A device makes calls only after a successful `cuInit`: so this is a forked child, or the driver shut down.
         NOT_INITIALIZED if was_initialized_by_ancestor() => FaultReason::Forked,
         NOT_INITIALIZED | 4 => FaultReason::Lost,
-        // Every call makes our context current first, so an invalid context is a destroyed one.
+        // Every call makes our context current first, so an invalid context means that ours was destroyed.
         201 | 709 => FaultReason::Lost,
-        // The device is unusable, or its data is unreliable: taken by another process, ECC, NVLink, MPS client terminated.
+        // The device is unusable or its data unreliable: taken by another process, ECC or NVLink error, MPS client
+        // terminated.
         46 | 214 | 220 | 226 | 911 | 810 => FaultReason::Lost,
-        // A kernel fault, which destroys the context: bad address, timeout, assertion, stack, instruction.
+        // A kernel fault, which destroys the context: bad address, timeout, assertion, stack overflow, bad instruction.
         700 | 702 | 710 | 714..=719 | 721 => FaultReason::Lost,
         900..=908 => FaultReason::Capturing,
-        // Work, system, MPS server or fabric not ready, or a timeout.
+        // Not ready (queued work, the system, the MPS server or the fabric), or a timeout.
         NOT_READY | 802 | 807 | 909 | 919 => FaultReason::Transient,
         _ => FaultReason::Other,
     }
 }
 
-/// The fault of `call` that returned `code`.
+/// The fault for a `call` that returned `code`.
 #[cold]
 pub fn fault(call: &'static str, code: Code) -> Fault {
     let name = NAMES.binary_search_by_key(&code, |&(code, _)| code).map_or("", |at| NAMES[at].1);
     Fault { call, code, name, reason: reason_of(code) }
 }
 
-/// Turns an invalid value into a bad handle.
+/// Changes the reason of a fault with code "invalid value" to a bad handle.
 ///
 /// For calls whose only values are handles and addresses: the driver does not know one of them.
 pub fn as_bad_handle(fault: Fault) -> Fault {
     if fault.code == INVALID_VALUE { Fault { reason: FaultReason::BadHandle, ..fault } } else { fault }
 }
 
-/// Advice for a code that prevented opening a device; empty if there is none.
+/// Advice to the user for a code with which opening a device failed; empty if there is none.
 pub fn advice(code: Code) -> &'static str {
     match code {
         2 => "the device has no memory left for a context: end another process that uses it",

@@ -1,4 +1,4 @@
-//! Creation, destruction and ids of the driver's streams.
+//! Creates and destroys the driver's streams, and queries their ids.
 //!
 //! Promises upward: a created stream does not synchronise with the legacy default stream.
 //! Asks from below: the driver's functions and the primary context.
@@ -20,7 +20,7 @@ pub fn create_stream(primary: &PrimaryContext) -> Result<u64, Fault> {
     Ok(number(stream))
 }
 
-/// Destroys a stream. The driver still executes the work queued on it.
+/// Destroys a stream. The driver still executes the work that is queued on it.
 ///
 /// # Safety
 /// The stream must be live, and no later call may name it.

@@ -1,11 +1,13 @@
-//! Collections in the global heap, or in one of their own: `allocator_api2::alloc::Allocator`.
+//! `allocator_api2::alloc::Allocator` for the global heap and for first-class heaps, so that collections can live in
+//! either.
 
 use crate::{Global, Heap, api};
 use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-// SAFETY: blocks hold the layout and stay where they are until they are freed; every `Global` is the same allocator.
+// SAFETY: blocks have the layout's size and alignment and do not move until they are freed; every `Global` is the same
+// allocator.
 unsafe impl Allocator for Global {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let block = NonNull::new(api::allocate(layout.size(), layout.align())).ok_or(AllocError)?;
@@ -33,10 +35,10 @@ unsafe impl Allocator for Global {
     }
 }
 
-/// Resizes a block, to another alignment too if need be.
+/// Resizes a block, in place or by moving it; the new layout may have another alignment.
 ///
 /// # Safety
-/// The block is live, and no other thread uses it meanwhile.
+/// The block must be live, and no other thread may use it during the call.
 unsafe fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
     // SAFETY: the caller's promise.
     let moved = unsafe { api::resize(block.as_ptr(), new.size(), new.align()) };
@@ -44,8 +46,8 @@ unsafe fn resize(block: NonNull<u8>, new: Layout) -> Result<NonNull<[u8]>, Alloc
     Ok(NonNull::slice_from_raw_parts(moved, new.size()))
 }
 
-// SAFETY: blocks hold the layout and stay where they are until they are freed or the heap is dropped, which the borrow that a
-// collection holds does not allow.
+// SAFETY: blocks have the layout's size and alignment and do not move until they are freed or the heap is dropped, and
+// the borrow that a collection holds keeps the heap from being dropped.
 unsafe impl Allocator for &Heap {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         let block = Heap::allocate(self, layout).ok_or(AllocError)?;

@@ -1,20 +1,21 @@
 //! One bit for each slice or page: free, dirty, remapped.
 //!
-//! Promises upward: O(slices / 64); a bit that is right already is not written, so its word stays in other processors' caches.
+//! Promises upward: O(slices / 64); a word whose bits are already right is not written, so other processors keep its
+//! cache line.
 //! Asks from below: the bitmaps of [`Tables`].
 
 use crate::class::{PAGE, SLICE};
 use crate::tables::Tables;
 use core::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Sets or clears the bits of `count` slices.
+/// Sets (if `set`) or clears the bits of `count` slices from `slice` on.
 pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
     let (mut at, end) = (slice as usize, slice as usize + count);
     while at < end {
         let next = end.min((at / 64 + 1) * 64);
         let mask = (u64::MAX >> (64 - (next - at))) << (at % 64);
         if let Some(word) = bits.get(at / 64) {
-            // Read first: a word that is right already stays in other processors' caches.
+            // Reads first: a word that is already right is not written, so other processors keep its cache line.
             match (set, word.load(Relaxed) & mask) {
                 (true, now) if now != mask => _ = word.fetch_or(mask, Relaxed),
                 (false, now) if now != 0 => _ = word.fetch_and(!mask, Relaxed),
@@ -25,7 +26,7 @@ pub fn mark(bits: &[AtomicU64], slice: u32, count: usize, set: bool) {
     }
 }
 
-/// Marks the pages of the first `bytes` bytes from a slice on as dirty.
+/// Marks the pages of the first `bytes` bytes from the start of `slice` as dirty.
 pub fn mark_dirty(tables: &Tables, slice: u32, bytes: usize) {
     for (at, pages) in tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate() {
         let mask = pages_below(bytes - at * SLICE);
@@ -35,7 +36,9 @@ pub fn mark_dirty(tables: &Tables, slice: u32, bytes: usize) {
     }
 }
 
-/// Marks the pages from byte `from` to before byte `to` of a slice, whole pages, as zeros.
+/// Marks the pages of bytes `from..to` as clean: they hold zeros.
+///
+/// Both are multiples of a page, counted from the start of `slice`.
 pub fn mark_clean(tables: &Tables, slice: u32, from: usize, to: usize) {
     for at in from / SLICE..to.div_ceil(SLICE) {
         let start = at * SLICE;
@@ -44,7 +47,7 @@ pub fn mark_clean(tables: &Tables, slice: u32, from: usize, to: usize) {
     }
 }
 
-/// Bytes of clean pages, which hold zeros, among the first `bytes` bytes from a slice on.
+/// Bytes of clean pages, which hold zeros, among the first `bytes` bytes from the start of `slice`.
 pub fn clean_bytes(tables: &Tables, slice: u32, bytes: usize) -> usize {
     let dirty = tables.dirty[slice as usize..].iter().take(bytes.div_ceil(SLICE)).enumerate();
     let count =
@@ -63,7 +66,7 @@ pub fn pages_below(bytes: usize) -> u16 {
     (u32::MAX >> (32 - pages.max(1))) as u16 & if pages == 0 { 0 } else { u16::MAX }
 }
 
-/// Clears the remapped bits of these slices; whether any was set.
+/// Clears the remapped bits of slices `first..end`; returns whether any was set.
 pub fn clear_remapped(tables: &Tables, first: u32, end: u32) -> bool {
     let mut count = 0;
     for word in first / 64..=(end - 1) / 64 {
@@ -80,21 +83,22 @@ pub fn clear_remapped(tables: &Tables, first: u32, end: u32) -> bool {
     count > 0
 }
 
-/// Mappings of their own because memory was moved there: a process may have 65530 in all.
+/// Blocks that `mremap` moved and that since lie in a mapping of their own: Linux allows a process 65530 mappings in
+/// all.
 static REMAPPED: AtomicUsize = AtomicUsize::new(0);
 const MOST_REMAPPED: usize = 8192;
 
-/// Whether memory may be moved by `mremap` once more.
+/// Whether `mremap` may move another block.
 pub fn may_remap() -> bool {
     REMAPPED.load(Relaxed) < MOST_REMAPPED
 }
 
-/// Stops moving memory: this kernel cannot.
+/// Makes [`may_remap`] false for good, because this kernel cannot move pages.
 pub fn stop_remapping() {
     REMAPPED.store(usize::MAX / 2, Relaxed);
 }
 
-/// Records that memory was moved from the slices of one block to those of another.
+/// Records that `mremap` moved a block from slice `from`, its old first slice, to slice `to`.
 pub fn mark_remapped(tables: &Tables, from: u32, to: u32) {
     let bit = |slice: u32| (tables.remapped.get(slice as usize / 64), 1u64 << (slice % 64));
     if let (Some(bits), mask) = bit(to) {

@@ -1,8 +1,9 @@
-//! `check`: every structure of the allocator against the others.
+//! `check`: compares every structure of the allocator with the others.
 //!
-//! Promises upward: the first inconsistency as a [`Violation`], an address and a sentence; exact for what the running thread
-//! owns and what a lock guards, while other threads allocate. For tests, and for the end of a process under `TERRACE_CHECK=1`.
-//! Asks from below: a `check` of each structure; their locks, in the order in which a fork takes them.
+//! Promises upward: returns the first inconsistency as a [`Violation`], an address and a sentence. Exact for the
+//! running thread's cache and for structures behind a lock, even while other threads allocate. For tests, and for the
+//! end of a process under `TERRACE_CHECK=1`.
+//! Asks from below: a `check` function of each structure; the locks, in the order in which a fork takes them.
 
 use crate::report::fatal;
 use crate::{emergency, heaps, page_heap, process, purge, spans, thread, transfer_cache};
@@ -25,7 +26,7 @@ use terrace_core::Violation;
 /// # Ok::<(), terrace_host::Violation>(())
 /// ```
 pub fn check() -> Result<(), Violation> {
-    // In a handler locks may be held by the call that it interrupted.
+    // In a signal handler, the call that the signal interrupted may hold the locks.
     if !process::is_ready() || thread::is_in_handler() || process::is_forking_here() {
         return Ok(());
     }
@@ -36,7 +37,7 @@ pub fn check() -> Result<(), Violation> {
     result
 }
 
-/// Ticks are suspended; then caches, heaps, spans, page heap.
+/// Checks caches, heaps, spans and page heap in turn. The caller must have suspended ticks.
 fn check_all() -> Result<(), Violation> {
     thread::check()?;
     transfer_cache::check()?;
@@ -61,7 +62,7 @@ mod tests {
     use crate::tables::tables;
     use crate::{api, bits, class, usage};
 
-    /// One test, since it breaks what is the process's.
+    /// One test, since it corrupts structures that the whole process shares.
     #[test]
     fn what_is_broken_is_found_and_named() {
         let block = api::allocate(100, 1);
@@ -88,9 +89,9 @@ mod tests {
         assert!(broken.clause.starts_with("usage: held") && broken.at == 4096, "{broken}");
         usage::sub_purged(4096);
 
-        // SAFETY: our blocks, used by nothing any more.
+        // SAFETY: this test allocated the block and does not use it any more.
         unsafe { api::free(block) };
-        // SAFETY: see above.
+        // SAFETY: this test allocated the block and does not use it any more.
         unsafe { api::free(large) };
         assert_eq!(check(), Ok(()));
     }

@@ -1,7 +1,7 @@
 //! Sizes and size classes: the arithmetic between a request and the blocks that serve it.
 //!
-//! Promises upward: `size(of(n)) >= n` for `n` up to [`LARGEST`], the tightest of the table; a block of a class that serves
-//! `padded(n, align)` lies at a multiple of `align`. All of it constant when the request is.
+//! Promises upward: `size(of(n)) >= n` for `n` up to [`LARGEST`], and no smaller class fits; a block of the class that
+//! serves `n` bytes at `align` lies at a multiple of `align`. The class of a constant request is a constant.
 //! Asks from below: nothing.
 //!
 //! ```text
@@ -10,38 +10,40 @@
 //! class     1  2 ..  8  |  9   10 ..  16 |  17 ..  24 |  25 ..   32 | ... |    65 ..    72
 //! ```
 //!
-//! Eight steps an octave: a block wastes at most 1/9 of itself, and 16 bytes are the least any alignment asks for.
+//! Each doubling of the size (octave) has eight classes, so a block wastes at most 1/9 of itself. 16 bytes is the
+//! alignment of `max_align_t`, so no class is smaller.
 
 use core::alloc::Layout;
 
-/// Bytes of a page of most systems; larger pages are handled as several of these.
+/// Bytes of a page on most systems; a larger page of the system counts as several of these.
 pub const PAGE: usize = 4096;
 /// Bytes of a slice: the unit of the page heap, and the size of a span.
 ///
-/// 64 KiB hold 16 pages, so that the pages of a slice are a `u16`, and two blocks of the largest class.
+/// 64 KiB hold 16 pages, so that a `u16` has a bit for each, and two blocks of the largest class.
 pub const SLICE: usize = 1 << 16;
-/// Largest request that is served by a class; above it blocks are whole slices.
+/// Largest request in bytes that a class serves; a larger one gets whole slices.
 pub const LARGEST: usize = 1 << 15;
-/// No class: large blocks, foreign pointers.
+/// No class: the class of large blocks and of pointers that are not ours.
 pub const NONE: usize = 0;
-/// Number of classes, with [`NONE`]: 8 up to 128 bytes, then 8 for each of the 8 octaves up to 32 KiB.
+/// Number of classes with [`NONE`]: 8 up to 128 bytes, then 8 in each of the 8 octaves up to 32 KiB.
 pub const COUNT: usize = 1 + 8 + 8 * 8;
 
-/// The class for `bytes` bytes, at most [`LARGEST`].
+/// The class that serves `bytes` bytes, which must be at most [`LARGEST`].
 #[inline(always)]
 pub const fn of(bytes: usize) -> usize {
     if bytes <= 128 {
-        // 0 bytes get a block of 16 too.
+        // A request of 0 bytes gets a block of 16 bytes.
         if bytes == 0 { 1 } else { (bytes + 15) >> 4 }
     } else {
         let last = bytes - 1;
         let octave = last.ilog2() as usize;
-        // 8 classes below 128 = 2^7; the three bits behind the leading one are the step.
+        // The 8 classes up to 128 = 2^7 bytes come first; the three bits behind the leading one select the step in the
+        // octave.
         9 + ((octave - 7) << 3) + ((last >> (octave - 3)) & 7)
     }
 }
 
-/// Bytes of the blocks of a class.
+/// Bytes of each block of a class.
 #[inline(always)]
 pub const fn size(class: usize) -> usize {
     if class <= 16 { class << 4 } else { (9 + ((class - 9) & 7)) << (4 + ((class - 9) >> 3)) }
@@ -52,16 +54,18 @@ pub const fn align(class: usize) -> usize {
     1 << size(class).trailing_zeros()
 }
 
-/// The bytes to request, at most [`LARGEST`], so that a block of their class lies at a multiple of `align` (a power of two up
-/// to [`LARGEST`]): the next multiple of it. A class of that many bytes is a multiple of `align`: either its octave's step
-/// divides `align`, then it is exactly that long, or `align` divides the step, then it divides every size of the octave. Spans
-/// start at multiples of [`SLICE`], and their blocks at multiples of the class's size from there.
+/// Rounds `bytes` up to a multiple of `align`, so that every block of the result's class lies at a multiple of `align`.
+///
+/// `align` must be a power of two. Up to [`LARGEST`] the class's size is a multiple of `align`: where the step of the
+/// octave divides `align`, it divides the result too, so the size equals the result; otherwise `align` divides the
+/// step, and so every size of the octave. Spans start at multiples of [`SLICE`], and their blocks at multiples of the
+/// size from there.
 #[inline(always)]
 const fn padded(bytes: usize, align: usize) -> usize {
     if align <= 16 {
         bytes
     } else if bytes > LARGEST {
-        // Not rounded: it may be near the last address.
+        // Rounding up could overflow, and no class serves these sizes.
         bytes
     } else if bytes == 0 {
         align
@@ -70,13 +74,13 @@ const fn padded(bytes: usize, align: usize) -> usize {
     }
 }
 
-/// The class that serves `bytes` at `align`; [`NONE`]: whole slices do, or `align` is no power of two.
+/// The class that serves `bytes` at `align`; [`NONE`]: whole slices do, or `align` is invalid.
 #[inline(always)]
 pub const fn serving(bytes: usize, align: usize) -> usize {
     if align.is_power_of_two() { of_aligned(bytes, align) } else { NONE }
 }
 
-/// The class that serves a layout, whose alignment is a power of two; [`NONE`]: whole slices do.
+/// The class that serves a layout; [`NONE`]: whole slices serve it.
 #[inline(always)]
 pub(crate) const fn of_layout(layout: Layout) -> usize {
     of_aligned(layout.size(), layout.align())
@@ -88,10 +92,10 @@ const fn of_aligned(bytes: usize, align: usize) -> usize {
     if padded <= LARGEST && align <= LARGEST { of(padded) } else { NONE }
 }
 
-/// The largest request whose class is in [`SMALL`].
+/// The largest request in bytes whose class [`SMALL`] contains.
 pub const TABLED: usize = 1024;
 
-/// Classes of requests up to 1 KiB, by their bytes, so that small sizes need no arithmetic.
+/// The class of each request up to 1 KiB, indexed by its bytes, so that small sizes need no arithmetic.
 pub static SMALL: [u8; TABLED + 1] = {
     let mut table = [0; TABLED + 1];
     let mut bytes = 0;
@@ -102,32 +106,33 @@ pub static SMALL: [u8; TABLED + 1] = {
     table
 };
 
-/// The numbers of a class.
+/// The constants of one class.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Bytes of a block.
+    /// Bytes of each block.
     pub size: u32,
-    /// Blocks in a span.
+    /// Number of blocks in a span.
     pub blocks: u32,
     /// `2^32 / size`, rounded up.
     ///
-    /// `offset * inverse >> 32` is `offset / size` for every offset in a slice, since the error
-    /// is below `offset / 2^32 < 2^-16`, less than 1/size.
+    /// For every offset in a slice, `offset * inverse >> 32` equals `offset / size`, since the error is below `offset /
+    /// 2^32 < 2^-16`, less than 1/size.
     pub inverse: u64,
-    /// Blocks of a batch between a cache and what is behind it.
+    /// Blocks in a batch between a thread's cache and the transfer cache or the spans.
     pub batch: u16,
-    /// The most blocks in a thread's cache.
+    /// The most blocks of this class that a thread's cache holds.
     pub cap: u8,
 }
 
-/// Bytes of one class that a thread may keep: 32 KiB, so that 73 classes are at most 2.3 MiB, and few programs use ten.
+/// Bytes of one class that a thread's cache may hold: 32 KiB. All classes together hold 2.1 MiB at most; few programs
+/// use ten classes.
 const CACHED: usize = 1 << 15;
-/// Entries of a thread's array, less the one below the lowest.
+/// The most blocks in a cache's array for a class: 128 entries, less one for the null at the floor.
 pub const CAP: usize = 127;
-/// The most blocks of a batch: half of that.
+/// The most blocks of a batch: half of [`CAP`], rounded up.
 pub const BATCH: usize = CAP.div_ceil(2);
 
-/// The numbers of each class.
+/// The constants of each class.
 pub static FACTS: [Facts; COUNT] = {
     let mut table = [Facts { size: 0, blocks: 0, inverse: 0, batch: 0, cap: 0 }; COUNT];
     let mut class = 1;
@@ -153,7 +158,7 @@ pub static FACTS: [Facts; COUNT] = {
     table
 };
 
-/// The numbers of a class.
+/// The constants of one class.
 #[inline]
 pub fn facts(class: usize) -> Facts {
     FACTS[class % COUNT]

@@ -1,10 +1,10 @@
-//! The emergency pool: a few blocks for calls that must take no lock and touch no cache, because they interrupted one that
-//! does.
+//! The emergency pool: a few blocks for signal handlers that interrupted a slow path, and so must take no lock and
+//! touch no cache.
 //!
-//! Promises upward: [`allocate`] and [`free`] wait for no other thread (the core's lock-free [`Pool`]), so that a signal
-//! handler may allocate while its thread is in a slow path. Blocks up to 32 KiB come from 2 MiB of addresses; larger ones, and
-//! those that the pool has none left for, are mappings of their own, 256 at a time.
-//! Asks from below: slices of the page heap, once; [`os::map`].
+//! Promises upward: [`allocate`] and [`free`] wait for no other thread (the core's lock-free [`Pool`]), so that a
+//! signal handler may allocate while its thread is in a slow path. Blocks up to 32 KiB come from 2 MiB of addresses; a
+//! larger block, or one of a size whose pools are used up, is mapped on its own, at most 256 at a time.
+//! Asks from below: slices of the page heap, taken once; [`os::map`].
 
 use crate::class::{PAGE, SLICE};
 use crate::report::fatal;
@@ -16,28 +16,29 @@ use terrace_core::Violation;
 use terrace_core::pool::Pool;
 use terrace_core::sync::AtomicUsize;
 
-/// Sizes: 64 bytes, 128, ... 32768, the largest first, so that each begins at a multiple of itself or of a page.
+/// Number of block sizes: 32768 bytes, 16384, ... 64. The largest come first, so every block lies at a multiple of its
+/// size.
 const SIZES: usize = 10;
-/// Blocks of each size.
+/// Number of blocks of each size.
 const BLOCKS: u32 = 32;
-/// log2 of the largest.
+/// log2 of the largest block size.
 const LARGEST: usize = 15;
 /// Bytes of all blocks: 32 * (32768 + 16384 + ... + 64) = 32 * (65536 - 64).
 const BYTES: usize = BLOCKS as usize * ((2 << LARGEST) - 64);
 
 static WORDS: [[AtomicUsize; Pool::words(BLOCKS)]; SIZES] =
     [const { [const { AtomicUsize::new(0) }; Pool::words(BLOCKS)] }; SIZES];
-/// The address of the blocks.
+/// The first address of the pool's blocks; null before [`init`].
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// The pool of a size (0: the largest), and the offset of its blocks.
+/// The pool of one block size, by its index (0: the largest), and the offset of its first block in the pool's memory.
 fn pool(size: usize) -> Option<(Pool<'static>, usize)> {
-    // The sizes before it are 32 * (65536 - 2 * this size) bytes.
+    // The blocks of larger sizes lie in front and take 32 * (65536 - 2 * block size) bytes.
     let start = BLOCKS as usize * ((2 << LARGEST) - (2 << (LARGEST - size)));
     Some((Pool::new(WORDS.get(size)?, BLOCKS).ok()?, start))
 }
 
-/// Takes the pool's slices, once: 32, of which nothing is touched.
+/// Allocates the pool's 32 slices, once; touches none of their pages.
 pub fn init() {
     if let (Some(slice), Some(tables)) = (page_heap::allocate(BYTES.div_ceil(SLICE), SLICE, 0), tables()) {
         MEMORY.store(tables.address(slice).as_ptr(), Release);
@@ -48,16 +49,17 @@ fn memory() -> Option<NonNull<u8>> {
     NonNull::new(MEMORY.load(Acquire))
 }
 
-/// Mappings of their own: address, and bytes. An address of 1: being mapped or unmapped.
+/// Blocks mapped on their own: address and bytes. Address 0: the entry is free; 1: a thread is mapping or unmapping its
+/// block.
 static MAPPINGS: [(AtomicUsize, AtomicUsize); 256] = [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 256];
 
-/// Allocates a block at a multiple of `align`; null when there is none.
+/// Allocates a block at a multiple of `align`; null if the pool and the mappings are used up.
 ///
-/// Blocks of the pools lie at multiples of their size.
+/// A mapped block lies at a multiple of a page only; for a larger `align` the result is null.
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     let needed = bytes.max(align).max(64);
     let Some(memory) = memory().filter(|_| needed <= 1 << LARGEST) else { return map(bytes, align) };
-    // From the size that fits up to the largest.
+    // Tries the smallest size that fits first, then each larger one.
     let fitting = LARGEST - needed.next_power_of_two().trailing_zeros() as usize;
     let found = (0..=fitting).rev().find_map(|size| {
         let (pool, start) = pool(size)?;
@@ -66,7 +68,7 @@ pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     found.map_or_else(|| map(bytes, align), |offset| memory.as_ptr().wrapping_add(offset))
 }
 
-/// Maps a block of its own, at a page.
+/// Maps memory for one block, at a multiple of a page.
 fn map(bytes: usize, align: usize) -> *mut u8 {
     if align > PAGE {
         return null_mut();
@@ -81,10 +83,11 @@ fn map(bytes: usize, align: usize) -> *mut u8 {
     mapped.map_or(null_mut(), NonNull::as_ptr)
 }
 
-/// Whether there ever was a mapping: hardly any program needs one, and every free of a large block asks.
+/// Whether a block was ever mapped on its own. Few programs need one; others skip the search at each free of a large
+/// block.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// The mapping of a block.
+/// The entry of a block that was mapped on its own.
 fn mapping(block: *mut u8) -> Option<&'static (AtomicUsize, AtomicUsize)> {
     if !USED.load(Relaxed) {
         return None;
@@ -92,7 +95,7 @@ fn mapping(block: *mut u8) -> Option<&'static (AtomicUsize, AtomicUsize)> {
     MAPPINGS.iter().find(|(address, _)| address.load(Acquire) == block.addr())
 }
 
-/// The size and the index of a block of the pool.
+/// The index of a block's size, and the index of the block in the pool of that size.
 fn locate(block: *mut u8) -> Option<(usize, u32)> {
     let memory = memory()?;
     let offset = block.addr().wrapping_sub(memory.addr().get());
@@ -106,7 +109,7 @@ fn locate(block: *mut u8) -> Option<(usize, u32)> {
     Some((size, ((offset - start) >> (LARGEST - size)) as u32))
 }
 
-/// Bytes of a block of the pool or a mapping; `None`: it is neither.
+/// Bytes that fit in a block of the pool or a block mapped on its own; `None`: `block` is neither.
 pub fn usable(block: *mut u8) -> Option<usize> {
     match locate(block) {
         Some((size, _)) => Some(1 << (LARGEST - size)),
@@ -114,7 +117,7 @@ pub fn usable(block: *mut u8) -> Option<usize> {
     }
 }
 
-/// Frees a block of the pool or a mapping; `false`: it is neither.
+/// Frees a block of the pool or a block mapped on its own; `false`: `block` is neither.
 pub fn free(block: *mut u8) -> bool {
     if let Some((size, index)) = locate(block) {
         if pool(size).is_some_and(|(pool, _)| pool.release(index).is_err()) {
@@ -124,9 +127,9 @@ pub fn free(block: *mut u8) -> bool {
     }
     let (Some((address, length)), Some(at)) = (mapping(block), NonNull::new(block)) else { return false };
     let length = length.load(Relaxed);
-    // The thread that clears the address unmaps the block.
+    // Of two threads that free the block, the one whose exchange succeeds unmaps it.
     if address.compare_exchange(block.addr(), 1, Acquire, Relaxed).is_ok() {
-        // SAFETY: mapped by `map`, and freed by its holder.
+        // SAFETY: `map` mapped these bytes, and the program has freed them.
         unsafe { os::unmap(at, length) };
         address.store(0, Release);
     }
@@ -136,7 +139,7 @@ pub fn free(block: *mut u8) -> bool {
 /// Checks the pool of every size.
 ///
 /// # Errors
-/// A bit that no block has.
+/// A pool has a bit set that belongs to no block.
 pub fn check() -> Result<(), Violation> {
     (0..SIZES).filter_map(pool).try_for_each(|(pool, _)| pool.check())
 }

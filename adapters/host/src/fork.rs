@@ -1,16 +1,19 @@
-//! Forks: every lock is taken before and released after, in parent and child, so that the child finds nothing half done.
+//! Forks: the forking thread takes every lock before the fork, and releases them after it in parent and child, so that
+//! the child finds no structure in the middle of a change.
 //!
-//! Promises upward: a child may allocate, free and start threads, as its parent's forking thread could.
-//! Asks from below: `pthread_atfork`. Handlers that the program registered later run before ours, those it registered earlier
-//! run after, while the locks are held: the forking thread passes them (see [`process::is_forking_here`]).
+//! Promises upward: a child may allocate, free and start threads, as the forking thread could in the parent.
+//! Asks from below: `pthread_atfork`. Fork handlers that the program registered before ours run while the locks are
+//! held: the forking thread then passes every lock without waiting (see [`process::is_forking_here`]). Those registered
+//! later run while no lock is held.
 //!
-//! Lock-free structures: the transfer cache is closed, which waits for threads inside a copy; the child drops other threads'
-//! caches, since their pages may have been copied at different moments. The blocks in them are lost to the child.
+//! Lock-free structures: closing the transfer cache waits for threads that are copying a batch. The child drops the
+//! caches of other threads, since the fork may have copied them in the middle of a change; the child never reuses their
+//! blocks.
 
 use crate::page_heap::slice_cache;
 use crate::{heaps, os, page_heap, process, purge, spans, thread, transfer_cache};
 
-/// Registers the handlers.
+/// Registers the three fork handlers with the C library.
 pub fn init() {
     if !os::at_fork(prepare, parent, child) {
         crate::report::line(format_args!(
@@ -19,14 +22,15 @@ pub fn init() {
     }
 }
 
-/// Locks in the order in which they are taken elsewhere: ticks, caches, heaps, spans, page heap.
+/// Takes all locks, in the order in which other calls take them: ticks, caches, heaps, spans, page heap.
 extern "C" fn prepare() {
-    // A handler that forks where it interrupted a slow path: its own thread holds what it would wait for here. The child is in
-    // the same place, and goes on in it if it returns.
+    // A signal handler that interrupted a slow path may fork. Its own thread may hold the locks, so waiting for them
+    // would deadlock. The child is a copy of this state: if its handler returns, it finishes the slow path and releases
+    // the locks.
     if !process::is_ready() || thread::has_interrupted_slow_path() {
         return;
     }
-    // A signal from here on finds its thread in a slow path.
+    // Marks the thread until `done`: a signal handler that runs meanwhile takes no lock.
     core::mem::forget(thread::enter_slow_path());
     purge::suspend();
     core::mem::forget(thread::lock().lock());
@@ -48,30 +52,30 @@ extern "C" fn child() {
 }
 
 fn done(is_child: bool) {
-    // A handler forked, and `prepare` took no locks.
+    // `prepare` took no locks: a signal handler forked inside a slow path.
     if !process::end_fork() {
         return;
     }
-    // SAFETY: `prepare` took this lock and forgot the guard; so for each below.
+    // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { page_heap::lock().force_unlock() };
     spans::GLOBAL_SPANS.locks().iter().for_each(|lock| {
-        // SAFETY: see above.
+        // SAFETY: `prepare` took this lock and forgot the guard.
         unsafe { lock.force_unlock() };
     });
     heaps::each_lock(|lock| {
-        // SAFETY: see above.
+        // SAFETY: `prepare` took this lock and forgot the guard.
         unsafe { lock.force_unlock() };
     });
-    // SAFETY: see above.
+    // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { heaps::registry().force_unlock() };
     transfer_cache::open();
     slice_cache::open();
     if is_child {
         process::set_forked();
-        // SAFETY: held since `prepare`.
+        // SAFETY: the lock is held since `prepare`, so no other thread uses the data.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });
     }
-    // SAFETY: see above.
+    // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { thread::lock().force_unlock() };
     purge::resume(is_child);
     thread::leave_slow_path();

@@ -1,8 +1,9 @@
-//! The word of a lock: Drepper's mutex 2 ("Futexes Are Tricky"). FREE, HELD, or CONTENDED: held, and a thread may sleep.
+//! The word of a lock: Drepper's mutex 2 ("Futexes Are Tricky"). FREE; HELD; or CONTENDED: held, and threads may sleep
+//! on it.
 //!
-//! Promises upward: one holder at a time, which sees what the last one did; a thread that sleeps is woken once the word is
-//! free. Asks from below: the core's `sync` only, so that loom runs this very file (`core/tests/loom_word.rs`); the caller
-//! sleeps and wakes.
+//! Promises upward: one holder at a time, which sees the writes of the last holder; once the word is free, a thread
+//! that sleeps on it is woken. Asks from below: the core's `sync` only, so that loom runs this very file
+//! (`core/tests/loom_word.rs`); the caller does the sleeping and the waking.
 
 use terrace_core::sync::{AtomicU32, Ordering};
 
@@ -10,42 +11,43 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Ordering of locking: the holder sees everything the last holder did.
+/// Ordering of locking: Acquire, so that the holder sees every write of the last holder.
 #[cfg(not(terrace_seeded_bug = "word_lock_relaxed"))]
 const LOCK: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "word_lock_relaxed")]
 const LOCK: Ordering = Ordering::Relaxed;
 
-/// Ordering of unlocking: the next holder sees everything this holder did.
+/// Ordering of unlocking: Release, so that the next holder sees every write of this one.
 #[cfg(not(terrace_seeded_bug = "word_unlock_relaxed"))]
 const UNLOCK: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "word_unlock_relaxed")]
 const UNLOCK: Ordering = Ordering::Relaxed;
 
-/// What a thread that may have slept sets the word to: others may sleep still, so that it must wake one of them.
+/// The value that [`lock`](Futex::lock) writes: other threads may sleep on the word, so unlocking must wake one of
+/// them.
 #[cfg(not(terrace_seeded_bug = "word_sleeper_forgets"))]
 const SLEPT: u32 = CONTENDED;
 #[cfg(terrace_seeded_bug = "word_sleeper_forgets")]
 const SLEPT: u32 = HELD;
 
-/// The word.
+/// A lock that is one word, on which threads sleep by futex calls.
 #[derive(Debug)]
 pub struct Futex(AtomicU32);
 
 impl Futex {
-    /// A free lock.
+    /// Makes a lock that is free.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
 
-    /// A free lock; loom's atomics are made at run time.
+    /// Makes a lock that is free; not `const`, since loom creates its atomics at run time.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self(AtomicU32::new(FREE))
     }
 
-    /// Whether the lock is free now, which orders nothing.
+    /// Whether the lock is free now. A relaxed read: it orders no other access.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed) == FREE
@@ -59,7 +61,8 @@ impl Futex {
 
     /// Acquires the lock.
     ///
-    /// While another thread holds the lock, calls `sleep` with the word and the value to sleep on.
+    /// While another thread holds the lock, calls `sleep` with the word and the value that it must still have for the
+    /// thread to sleep.
     pub fn lock(&self, sleep: impl Fn(&AtomicU32, u32)) {
         while self.0.swap(SLEPT, LOCK) != FREE {
             sleep(&self.0, SLEPT);

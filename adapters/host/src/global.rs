@@ -3,7 +3,7 @@
 use crate::{api, class};
 use core::alloc::{GlobalAlloc, Layout};
 
-/// The allocator for `#[global_allocator]`; sizes known at compile time cost no look-up.
+/// The allocator for `#[global_allocator]`; the compiler computes the class of a constant size.
 ///
 /// # Example
 /// ```
@@ -17,13 +17,13 @@ use core::alloc::{GlobalAlloc, Layout};
 pub struct Global(());
 
 impl Global {
-    /// The allocator; all values of this type are the same one.
+    /// Makes a handle to the process's one allocator; all handles are equivalent.
     pub const fn new() -> Self {
         Self(())
     }
 }
 
-// SAFETY: blocks hold the layout's size at its alignment (`class::of_layout`), are live until they are freed, and no call
+// SAFETY: blocks have the layout's size and alignment (`class::of_layout`), are live until they are freed, and no call
 // panics.
 unsafe impl GlobalAlloc for Global {
     #[inline(always)]

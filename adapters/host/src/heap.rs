@@ -1,9 +1,9 @@
-//! First-class heaps: their blocks can be freed one by one, or all at once.
+//! First-class heaps: a program frees their blocks one by one, or all at once.
 //!
-//! Promises upward: [`Heap`] allocates like the global heap but from spans of its own, so that dropping it frees every block in
-//! O(spans); any thread may use it by reference; C's `free` frees its blocks too. Not for signal handlers: its calls take
-//! locks. Asks from below: [`Spans`], large blocks. A heap has no thread caches: a call takes a lock and a bit, about 100
-//! instructions.
+//! Promises upward: [`Heap`] allocates like the global heap, but from spans of its own, so that dropping it frees every
+//! block in O(spans); threads may share a reference to it; C's `free` frees its blocks too. Signal handlers must not
+//! use it: its calls take locks. Asks from below: [`Spans`], large blocks. A heap has no thread caches: a call locks a
+//! class and changes a bit, about 100 instructions.
 
 use crate::class::{self, PAGE, SLICE};
 use crate::spans::Spans;
@@ -13,10 +13,10 @@ use core::alloc::Layout;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Bytes of a heap's own records, in whole pages.
+/// Bytes of the record of a heap's spans, in whole pages.
 const OWN: usize = size_of::<Spans>().next_multiple_of(PAGE);
 
-/// A heap of its own, whose blocks are all freed when it is dropped.
+/// A first-class heap: dropping it frees all of its blocks.
 ///
 /// # Example
 /// ```
@@ -33,34 +33,34 @@ const OWN: usize = size_of::<Spans>().next_multiple_of(PAGE);
 #[derive(Debug)]
 pub struct Heap {
     spans: &'static Spans,
-    /// The slice in which its spans' records lie.
+    /// The slice that holds the heap's [`Spans`].
     slice: u32,
-    /// Its number in the registry.
+    /// The heap's number in the registry ([`heaps`]).
     number: u16,
 }
 
 impl Heap {
-    /// Makes a heap without blocks; `None` without memory, or when 1024 heaps exist.
+    /// Makes a heap without blocks; `None` without memory, or while 1024 heaps exist.
     ///
-    /// Takes a slice of 64 KiB for its records, of which one page is touched.
+    /// Takes a slice of 64 KiB for the record of its spans, and touches one page of it.
     pub fn new() -> Option<Self> {
         init::ready().then_some(())?;
         let _busy = thread::enter_slow_path();
         let slice = page_heap::allocate(1, SLICE, OWN)?;
         let tables = tables()?;
         let memory = tables.address(slice).cast::<Spans>();
-        // SAFETY: a slice of ours, larger than the spans and aligned to more.
+        // SAFETY: the slice was allocated above; it is larger than a `Spans` and aligned to more.
         let start = |number| unsafe { memory.write(Spans::new(number)) };
         let Some(number) = heaps::register(memory, start) else {
             page_heap::free(slice, OWN);
             return None;
         };
         bits::mark_dirty(tables, slice, size_of::<Spans>());
-        // SAFETY: written above; lives until the heap is dropped, which ends every use through it.
+        // SAFETY: written above, and valid until this heap is dropped, after which nothing uses the reference.
         Some(Self { spans: unsafe { memory.as_ref() }, slice, number })
     }
 
-    /// Allocates a block for a layout, also of size 0; `None` when there is no memory.
+    /// Allocates a block for a layout, which may have size 0; `None` without memory.
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
         let _busy = thread::enter_slow_path();
         api::poll();
@@ -87,13 +87,14 @@ impl Heap {
     /// Frees a block of this heap.
     ///
     /// # Safety
-    /// [`allocate`](Self::allocate) of this heap returned the block for this layout, and the caller uses it no more.
+    /// [`allocate`](Self::allocate) of this heap must have returned the block for this layout, and the caller must not
+    /// use it any more.
     pub unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         let _ = layout;
         api::free_any(block.as_ptr());
     }
 
-    /// Spans of the heap, and its large blocks.
+    /// Counts the heap's spans and large blocks.
     pub fn spans(&self) -> u32 {
         (0..class::COUNT).map(|class| self.spans.count(class)).sum()
     }

@@ -1,4 +1,4 @@
-//! The first call: address range, tables, settings, fork handlers, in an order in which each step may allocate.
+//! The start, at the first call: address range, tables, settings, then what may itself allocate, such as fork handlers.
 
 use crate::lock::Lock;
 use crate::process::{self, State};
@@ -6,7 +6,7 @@ use crate::{emergency, fork, os, page_heap, settings, thread};
 
 static STARTING: Lock<()> = Lock::new(());
 
-/// Whether memory can be allocated; the first call reserves the address range.
+/// Whether memory can be allocated; the first call starts the allocator.
 #[inline]
 pub fn ready() -> bool {
     process::is_ready() || start()
@@ -27,7 +27,7 @@ fn start() -> bool {
             return false;
         }
     }
-    // The next steps may allocate: the address range is there.
+    // The steps below may allocate, which works once the state is `Ready`.
     os::register_barrier();
     emergency::init();
     thread::init();
@@ -35,8 +35,9 @@ fn start() -> bool {
     true
 }
 
-/// Runs when the library is unloaded or the process ends, in Rust programs too: prints the statistics and makes the check that
-/// the environment asked for, and deletes the key, so that threads which end later do not call what is gone.
+/// Runs when the library is unloaded or the process ends, also in Rust programs. Prints the statistics and makes the
+/// check that the environment requested, and deletes the thread key, so that a thread which ends later does not call
+/// unloaded code.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 extern "C" fn end() {
     if settings::stats_at_exit() {
@@ -51,6 +52,6 @@ extern "C" fn end() {
 
 #[used]
 #[cfg(any(target_os = "linux", target_os = "android"))]
-// SAFETY: the section is a list of such functions.
+// SAFETY: `.fini_array` is a list of pointers to such functions.
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;

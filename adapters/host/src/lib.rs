@@ -26,16 +26,16 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `allocator`, `global`, `heap` | the types of Rust programs |
-//! | `api` | where calls come in: fast paths, slow paths, large blocks |
-//! | `init`, `check`, `fork`, `stats` | the first call; what visits every structure: checks, forks, statistics |
-//! | `purge`, `signal` | memory that goes back to the system, and the thread that purges; calls inside signal handlers |
-//! | `thread` | a thread's cache: its word, start and end, batches, stealing from idle threads |
+//! | `api` | the entry points: fast paths, slow paths, large blocks |
+//! | `init`, `check`, `fork`, `stats` | the first call; checks, forks and statistics, which visit every structure |
+//! | `purge`, `signal` | returns free memory to the system, on calls or on its own thread; calls in signal handlers |
+//! | `thread` | a thread's cache: its thread-local pointer, start and end, batches, stealing from idle threads |
 //! | `transfer_cache`, `heaps`, `spans` | batches between threads; the spans of each first-class heap; blocks of one class |
 //! | `emergency` | blocks for signal handlers that must take no lock |
-//! | `page_heap`, `backlog` | slices, and the cache of those freed last; what waits to be purged |
+//! | `page_heap`, `backlog` | slices, and a cache of those freed last; how many free bytes wait to be purged |
 //! | `tables`, `bits`, `usage` | the address range and its tables; bits of slices and pages; bytes in use and held |
-//! | `settings`, `purge_clock`, `lock`, `process`, `report` | what every layer reads and uses |
-//! | `class`, `clock`, `futex`, `steal`, `os` | sizes; three protocols that loom runs; the system |
+//! | `settings`, `purge_clock`, `lock`, `process`, `report` | state and services that every layer uses |
+//! | `class`, `clock`, `futex`, `steal`, `os` | size classes; three protocols that loom model-checks; system calls |
 #![no_std]
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -1,25 +1,25 @@
-//! The lock of what is not lock-free: one word, and a system call only when a thread must sleep.
+//! The allocator's lock: one word, and a system call only when a thread must sleep.
 //!
-//! Promises upward: `lock_api::RawMutex`; no allocation, no thread-local variable; the thread that forks may take locks again
-//! that it holds for the fork, so that handlers of the program which run between ours may allocate.
-//! Asks from below: [`futex`](crate::futex), [`os::wait`], [`os::wake`].
+//! Promises upward: `lock_api::RawMutex`; no allocation, no thread-local variable. While a thread forks it holds every
+//! lock, and may take them again, so that the program's fork handlers which run meanwhile may allocate.
 
 use crate::futex::Futex;
 use crate::{os, process};
 
-/// Looks at the word before a thread sleeps: the lock is held for about a microsecond, a look takes about ten nanoseconds.
+/// Reads of the word before a thread sleeps: a lock is held for about a microsecond, a read takes about ten
+/// nanoseconds.
 const LOOKS: u32 = 100;
 
 /// The raw lock behind [`Lock`].
 #[derive(Debug)]
 pub struct RawLock(Futex);
 
-/// A value behind the lock.
+/// A mutex: a value that a [`RawLock`] guards.
 pub type Lock<T> = lock_api::Mutex<RawLock, T>;
 
-// SAFETY: `lock` returns only after this thread took the word, and `unlock` releases it: one holder at a time, which sees what
-// the last one did (see `futex`). The one exception is a thread that forks, which holds every lock and is the only one that
-// runs while it does (see `fork`).
+// SAFETY: `lock` returns only after this thread took the word, and `unlock` releases it: one holder at a time, which
+// sees the writes of the last holder (see `futex`). The one exception is a thread that forks: it holds every lock, and
+// is the only thread that runs code under them (see `fork`).
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the initial value of a lock, as lock_api asks for it")]
     const INIT: Self = Self(Futex::new());

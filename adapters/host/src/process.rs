@@ -1,7 +1,8 @@
-//! What every layer must know of the process: the page size, whether memory can be allocated, which thread forks.
+//! Facts of the process that every layer needs: the page size, whether memory can be allocated, which thread forks.
 //!
-//! Promises upward: each query is one load, and the lock may ask it. Higher layers write what they own: [`init`](crate::init)
-//! the page size and the state, [`thread`](crate::thread) the number of threads, [`fork`](crate::fork) the forking thread.
+//! Promises upward: each query is one load, so that even the lock may make it. Higher layers write the facts:
+//! [`init`](crate::init) the page size and the state, [`thread`](crate::thread) the number of threads,
+//! [`fork`](crate::fork) the forking thread.
 //! Asks from below: [`os::thread`].
 
 use crate::os;
@@ -10,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Acquire, 
 /// How far the allocator's start has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No call has come yet.
+    /// The allocator has not been called yet.
     New = 0,
     /// Memory can be allocated.
     Ready = 1,
@@ -20,14 +21,14 @@ pub enum State {
 
 static STATE: AtomicU32 = AtomicU32::new(State::New as u32);
 static PAGE_BYTES: AtomicU32 = AtomicU32::new(4096);
-/// Threads that have a cache.
+/// Number of threads that have a cache.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// The thread that forks; 0: none.
+/// The thread that is forking and holds every lock; 0: none.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
 /// Whether this process is a forked child.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// The state of the start; what the starting thread wrote before it is visible.
+/// How far the start has come. Acquires the writes made before [`set_state`].
 #[inline]
 pub fn state() -> State {
     match STATE.load(Acquire) {
@@ -58,7 +59,7 @@ pub fn read_page_bytes() {
     PAGE_BYTES.store(os::page_bytes() as u32, Relaxed);
 }
 
-/// Threads that have a cache.
+/// Number of threads that have a cache.
 pub fn threads() -> usize {
     THREADS.load(Relaxed)
 }
@@ -68,34 +69,34 @@ pub fn is_single_threaded() -> bool {
     threads() <= 1
 }
 
-/// Counts a thread that got a cache.
+/// Adds a thread, which got a cache, to the number of threads.
 pub fn add_thread() {
     THREADS.fetch_add(1, Relaxed);
 }
 
-/// Counts the end of a thread that had a cache.
+/// Subtracts a thread, which had a cache and ended, from the number of threads.
 pub fn remove_thread() {
     THREADS.fetch_sub(1, Relaxed);
 }
 
-/// Sets the number of threads: in the child of a fork.
+/// Sets the number of threads, in the child of a fork.
 pub fn set_threads(count: usize) {
     THREADS.store(count, Relaxed);
 }
 
-/// Whether the running thread holds every lock because it forks.
+/// Whether the running thread is forking (between the two fork handlers), and so holds every lock.
 #[inline]
 pub fn is_forking_here() -> bool {
     let forker = FORKER.load(Relaxed);
     forker != 0 && forker == os::thread()
 }
 
-/// Says that the running thread, which must hold every lock, forks.
+/// Records that the running thread is forking. It must hold every lock.
 pub fn begin_fork() {
     FORKER.store(os::thread(), Relaxed);
 }
 
-/// Ends the fork of the running thread. `false`: it was not forking.
+/// Records that the running thread's fork is over. `false`: it was not forking.
 pub fn end_fork() -> bool {
     FORKER.compare_exchange(os::thread(), 0, Relaxed, Relaxed).is_ok()
 }

@@ -1,9 +1,9 @@
-//! Lines on standard error, written without an allocation, and the end of a process whose memory is corrupt.
+//! Lines on standard error, written without an allocation; and the end of a process whose memory is corrupt.
 
 use crate::os;
 use core::fmt::{self, Write};
 
-/// A line; what does not fit is left out.
+/// A line of at most 320 bytes; text that does not fit is dropped.
 struct Line {
     bytes: [u8; 320],
     used: usize,
@@ -11,7 +11,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // One byte stays for the end of the line.
+        // Reserves one byte for the newline.
         let room = self.bytes.len() - 1 - self.used;
         let count = text.len().min(room);
         self.bytes[self.used..self.used + count].copy_from_slice(&text.as_bytes()[..count]);
@@ -20,7 +20,7 @@ impl Write for Line {
     }
 }
 
-/// Prints `terrace: ...` on standard error, in one piece.
+/// Prints `terrace: ` and the text on standard error, in one write.
 pub fn line(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 320], used: 0 };
     // Writing to a line never fails.
@@ -29,7 +29,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     os::write_stderr(&line.bytes[..=line.used]);
 }
 
-/// Prints what is broken and aborts the process: going on would corrupt what is still whole.
+/// Prints `what` and the address, and aborts: continuing would corrupt memory that is still sound.
 #[cold]
 pub fn fatal(what: &str, address: usize) -> ! {
     line(format_args!("{what} (address {address:#x}); the process ends here"));

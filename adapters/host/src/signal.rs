@@ -1,17 +1,19 @@
 //! Signal handlers: calls that interrupt another call of the same thread.
 //!
-//! Promises upward: while a [`Handler`] of the running thread lives, its calls touch neither its cache, which may be in the
-//! middle of a push or a pop, nor, when the signal interrupted a slow path, any lock: blocks come from the emergency pool, and
-//! frees are deferred. The fast paths pay nothing: the thread's word names a cache that is empty and full meanwhile.
+//! Promises upward: while a thread has a live guard ([`Handler`]), its calls do not touch its cache, which the signal
+//! may have interrupted in the middle of a push or a pop. If the signal interrupted a slow path, they also take no
+//! lock: blocks come from the emergency pool, and frees are deferred. The fast paths make no test for this: meanwhile
+//! the thread-local pointer names a cache that is both empty and full, so every call takes the slow path.
 //! Asks from below: [`tls`], [`emergency`].
 //!
-//! `libterrace_malloc` puts a `Handler` around every handler that is installed through the C library. A handler that is left by
-//! `siglongjmp` never drops it, which the first slow call from a frame above the handler's, or from outside the handlers' own
-//! stack, detects. A jump out of a call of the allocator itself (POSIX forbids it) cannot be mended: the locks that the call
-//! held stay locked.
+//! `libterrace_malloc` puts a guard around every handler that is installed through the C library. A handler that
+//! `siglongjmp` leaves never drops its guard. The thread's next slow call detects this if its frame lies above the
+//! handler's, or outside the alternate signal stack on which the handler ran. A jump out of a call of the allocator
+//! itself (POSIX forbids it) cannot be repaired: the locks that the call held stay locked.
 //!
-//! A *stay* is the time from a thread's first guard to the drop of its last; a jump and the thread's end also end it. A guard
-//! counts in its own stay and does nothing in any other: by then its cache may be another thread's.
+//! A *stay* is the time from a thread's first guard to the drop of its last; a detected jump and the thread's end also
+//! end it. A guard counts only in the stay in which it was made. Dropped after that stay, it does nothing, since its
+//! cache may belong to another thread by then.
 
 use crate::thread::cache::{Cache, EMPTY, IN_SIGNAL, is_own};
 use crate::thread::tls;
@@ -21,10 +23,10 @@ use core::sync::atomic::{AtomicPtr, compiler_fence};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 pub use thread::{has_interrupted_slow_path, is_in_handler};
 
-/// Blocks that handlers freed while their thread was in a slow path, linked through their first word.
+/// Blocks that signal handlers freed after interrupting a slow path: a list linked through each block's first word.
 static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// Marks the running thread as in a signal handler until this and its other guards are dropped.
+/// Marks the running thread as in a signal handler until all of the thread's guards are dropped.
 ///
 /// # Example
 /// ```
@@ -34,23 +36,25 @@ static DEFERRED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// }
 /// on_signal(10);
 /// ```
-/// It belongs to its thread:
+/// A guard must stay on its thread:
 /// ```compile_fail
 /// let handler = terrace_host::Handler::enter();
 /// std::thread::spawn(move || drop(handler));
 /// ```
 #[derive(Debug)]
 pub struct Handler {
-    /// The cache of its thread; null: the thread has none.
+    /// The cache of the guard's thread; null: the thread has none.
     cache: *const Cache,
-    /// The stay in which the guard counts; without a cache, 0 for the first guard.
+    /// The number of the stay in which the guard counts. For a thread without a cache: 0 for its first guard, 1 for
+    /// others.
     epoch: usize,
 }
 
 impl Handler {
-    /// Enters a handler; must be called in the handler itself, before it allocates or frees.
+    /// Makes a guard; the signal handler itself must call this before it allocates or frees.
     ///
-    /// The frame of the handler tells a later call whether a jump left it.
+    /// Records the address of the handler's stack frame. By it a later call of the thread detects that `siglongjmp`
+    /// left the handler.
     #[inline(always)]
     pub fn enter() -> Self {
         let here = 0u8;
@@ -60,12 +64,13 @@ impl Handler {
     fn enter_at(here: usize) -> Self {
         let word = tls::get();
         let Some(cache) = cache_of(word) else {
-            // No guards are counted, and the thread gets no cache before the first of them is dropped.
+            // Without a cache there is no count of guards: dropping the first guard ends the stay. The thread gets no
+            // cache before.
             let epoch = usize::from(core::ptr::addr_eq(word, &raw const IN_SIGNAL));
             tls::set((&raw const IN_SIGNAL).cast());
             return Self { cache: null(), epoch };
         };
-        // Counted before anything else: a signal from here on is inside of this one.
+        // Counts the guard first: a second signal from here on nests in this stay.
         let first = cache.guards.fetch_add(1, Relaxed) == 0;
         compiler_fence(SeqCst);
         if first {
@@ -82,14 +87,14 @@ impl Handler {
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        // SAFETY: null, or a cache; they live as long as the process.
+        // SAFETY: null or a cache, and caches live as long as the process.
         let Some(cache) = (unsafe { self.cache.as_ref() }) else {
             if self.epoch == 0 {
                 tls::set((&raw const EMPTY).cast());
             }
             return;
         };
-        // Of another stay: a jump left it, or its thread ended and the cache is another thread's.
+        // The guard's stay is over: a jump left the handler, or the thread ended and another thread owns the cache.
         if cache.handler_epoch.load(Relaxed) != self.epoch {
             return;
         }
@@ -100,13 +105,14 @@ impl Drop for Handler {
         }
         cache.handler.store(0, Relaxed);
         cache.guards.store(0, Relaxed);
-        // The word last: a signal before it begins and ends a stay of its own. The next slow call attaches the cache.
+        // Writes the thread-local pointer last: a signal just before makes and ends a stay of its own. A cache that the
+        // thread's key names stays detached; the next slow call attaches it.
         compiler_fence(SeqCst);
         tls::set(if thread::assigned().is_some() { (&raw const EMPTY).cast() } else { self.cache });
     }
 }
 
-/// The thread's cache: the one its word names, or its detached one.
+/// The running thread's cache, attached (`word` names it) or detached.
 fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
     if is_own(word) {
         // SAFETY: caches live as long as the process.
@@ -115,7 +121,7 @@ fn cache_of(word: *mut Cache) -> Option<&'static Cache> {
     thread::assigned()
 }
 
-/// Allocates a block for a handler that must take no lock; `None` when the usual path is safe.
+/// Allocates from the emergency pool if a signal handler must take no lock; `None`: it may take one.
 #[inline]
 pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
     if !has_interrupted_slow_path() {
@@ -125,7 +131,7 @@ pub fn allocate(bytes: usize, align: usize) -> Option<*mut u8> {
     Some(if block.is_null() { os::out_of_memory() } else { block })
 }
 
-/// Defers the free of a handler that must take no lock; `false` when the usual path is safe.
+/// Defers a free if a signal handler must take no lock; `false`: it may take one.
 #[inline]
 pub fn free(block: *mut u8) -> bool {
     if !has_interrupted_slow_path() {
@@ -146,7 +152,7 @@ pub fn free(block: *mut u8) -> bool {
     }
 }
 
-/// Calls `free` with each block that handlers freed; the thread must be outside of handlers.
+/// Calls `free` with each block whose free was deferred. The thread must not be in a signal handler.
 #[inline]
 pub fn drain_deferred(free: impl Fn(*mut u8)) {
     if !DEFERRED.load(Relaxed).is_null() {

@@ -1,8 +1,8 @@
-//! Statistics: what the allocator holds, for which purpose, and what it purged.
+//! Statistics: how many bytes and blocks the allocator holds, for which purpose, and how many it purged.
 //!
-//! Promises upward: counts that are exact while no other thread allocates, and approximate otherwise; the fast paths count
-//! nothing, so a snapshot walks caches and spans: O(slices mapped + caches * classes).
-//! Asks from below: the page heap's counters, the spans' records, the caches' tops.
+//! Promises upward: counts that are exact while no other thread allocates, and approximate otherwise. The fast paths
+//! count nothing, so a snapshot visits all caches and spans: O(slices mapped + caches * classes).
+//! Asks from below: the page heap's counters, the records of spans, the number of blocks in each cache.
 
 use crate::class::{self, PAGE, SLICE};
 use crate::page_heap::slice_cache::CACHED;
@@ -11,42 +11,42 @@ use crate::{os, page_heap, process, settings, thread, transfer_cache, usage};
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A snapshot of the statistics, in bytes unless named otherwise.
+/// A snapshot of the statistics; a field counts bytes unless its line says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// In blocks that the program holds, rounding to classes and pages included.
+    /// Bytes of blocks that the program holds, rounded up to size classes and pages.
     pub in_use: usize,
-    /// In threads' caches, the transfer cache and the cache of slices: free, and not purged.
+    /// Free bytes in threads' caches, in the transfer cache and in the cache of slices; not purged.
     pub cached: usize,
-    /// In pages in use, which [`Setting::Limit`](crate::Setting::Limit) limits.
+    /// Bytes of pages in use; [`Setting::Limit`](crate::Setting::Limit) limits them.
     ///
-    /// Those requested of large blocks, the dirty ones of spans, those of caches.
+    /// Requested pages of large blocks, dirty pages of spans, and the memory of threads' caches.
     pub reserved: usize,
     /// The highest value that `reserved` ever had.
     pub peak_reserved: usize,
-    /// In dirty pages, tables not counted: `reserved`, and what is free and not purged.
+    /// Bytes of `reserved`, and of free pages that are dirty and not purged; tables are not counted.
     pub dirty: usize,
-    /// Addresses that are mapped.
+    /// Bytes of addresses that are mapped.
     pub mapped: usize,
-    /// Blocks that the program holds.
+    /// Number of blocks that the program holds.
     pub live_blocks: usize,
-    /// Spans: slices with blocks of one class.
+    /// Number of spans: slices with blocks of one class.
     pub spans: usize,
-    /// Large blocks.
+    /// Number of large blocks.
     pub large_blocks: usize,
-    /// Caches that were made: as many threads were alive at once.
+    /// Number of thread caches that exist: the most threads that were alive at once.
     pub caches: usize,
-    /// Calls that purged memory.
+    /// Number of purges: each returned one run of pages to the system.
     pub purges: usize,
     /// Bytes that were purged.
     pub purged: usize,
-    /// Settings that the system would not follow: huge pages, NUMA policies.
+    /// Number of times the system refused a setting: huge pages or NUMA policies for a mapping.
     pub fallbacks: usize,
-    /// The bytes that the process may hold, by setting and control group; `usize::MAX` without a limit.
+    /// Bytes that may be held: the lower of the setting and the control group's limit; `usize::MAX`: none.
     pub limit: usize,
 }
 
-/// Takes a snapshot of the whole allocator; all 0 before its first block.
+/// Takes a snapshot of the whole allocator; all fields are 0 before its first block.
 pub fn stats() -> Stats {
     let mut stats = Stats::default();
     let _busy = thread::enter_slow_path();
@@ -80,7 +80,7 @@ pub fn stats() -> Stats {
     stats
 }
 
-/// Subtracts blocks in caches and in the transfer cache: the program does not hold them.
+/// Counts blocks in caches and in the transfer cache as cached, not as held by the program.
 fn count_caches(stats: &mut Stats) {
     let mut blocks = [0; class::COUNT];
     thread::each_cache(|cache| {

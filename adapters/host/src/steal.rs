@@ -1,51 +1,54 @@
-//! An array of free blocks between its owner and a thread that steals them while the owner sleeps.
+//! An array of free blocks that its owner pops from, and from which another thread steals while the owner sleeps.
 //!
 //! Promises upward: a block that [`begin_steal`] and [`finish_steal`] take has no other holder, whatever the owner does
-//! meanwhile, and wherever it stands; the owner's [`pop`] has no fence and no atomic read-modify-write.
-//! Asks from below: [`Array`], so that loom runs this very file (`core/tests/loom_array.rs`); a barrier that every thread takes
-//! part in, wherever it is (`membarrier`), between the two steps of the thief; that no two threads steal from an array at once,
-//! and none while its owner changes it by anything else than [`pop`] and pushes.
+//! meanwhile and wherever it was interrupted; the owner's [`pop`] has no fence and no atomic read-modify-write.
+//! Asks from below: [`Array`], so that loom runs this very file (`core/tests/loom_array.rs`); a barrier (`membarrier`)
+//! that every thread of the process executes at whatever instruction it is, between the thief's two steps. The caller
+//! must see to it that no two threads steal from an array at once, and none while its owner changes it other than by
+//! [`pop`] and pushes.
 //!
 //! ```text
-//! entries         | null | b b b b b b b v | ........ |      stolen: the null moves up to v's entry, in one exchange
+//! entries         | null | b b b b b b b v | ........ |      stolen: one exchange makes v's entry null, the new floor
 //!                  floor                   top
 //! the owner pops:  announces the top | reads the entry below it | lowers the top
 //! the thief:       exchanges the entry below the top for null | barrier | reads what was announced, top and entry
 //! ```
 //!
-//! The barrier cuts the owner's steps in two. A step after it sees the null, and finds the array empty. A pop that it cuts has
-//! announced its top before, so that the thief leaves the block contested; one that has ended has lowered the top, and a later
-//! push above it has filled the entry again. If the thief sees none of this, no other thread read v, and the owner cannot pop
-//! below it. A contested block is settled by the owner, which is in no pop when it calls [`restore`].
+//! The barrier falls between two of the owner's steps. A pop that begins after it reads the null and finds the array
+//! empty. A pop that the barrier interrupts has announced its top before, so the thief sees the announcement and leaves
+//! v contested. A pop that ended before the barrier has lowered the top, which the thief sees; if a later push raised
+//! the top again, the thief sees that the entry is not null. If the thief sees none of the three, the owner has not
+//! read v and cannot pop below the null. The owner settles a contested block in [`restore`], which it calls while no
+//! pop is under way.
 
-/// What the protocol touches: the owner's top, the word it announces tops in, and the entries.
+/// The state of the protocol: the owner's top, the tops that it announces, and the entries.
 pub trait Array {
-    /// The address of an entry, or of the one behind the last.
+    /// The address of an entry, or the address just behind the last entry.
     type At: Copy + PartialOrd;
-    /// A block.
+    /// A pointer to a free block.
     type Block: Copy;
 
-    /// The entry that the next freed block is written to.
+    /// The entry that the next push writes to.
     fn top(&self) -> Self::At;
-    /// Lowers the top by one.
+    /// Lowers the top by one entry.
     fn lower(&self);
-    /// The entry below another.
+    /// The entry just below `at`.
     fn below(at: Self::At) -> Self::At;
-    /// Announces a top, with release ordering.
+    /// Announces the top that a pop has read. A release store.
     fn announce(&self, top: Self::At);
-    /// The top announced last, of any array of the owner's, with acquire ordering.
+    /// The top that the owner announced last, in any of its arrays. An acquire load.
     fn announced(&self) -> Self::At;
-    /// Reads an entry.
+    /// Reads an entry; `None`: it is null.
     fn load(&self, at: Self::At) -> Option<Self::Block>;
     /// Writes a block into an entry.
     fn store(&self, at: Self::At, block: Self::Block);
-    /// Exchanges an entry for null: what it held.
+    /// Exchanges an entry's block for null; returns the block.
     fn take(&self, at: Self::At) -> Option<Self::Block>;
-    /// Keeps the owner's steps in the order in which they are written; a barrier may cut them here.
+    /// Keeps the compiler from reordering the owner's steps; the thief's barrier may fall here.
     fn step(&self);
 }
 
-/// Pops the block freed last; for the owner.
+/// Pops the block freed last. Only the owner may call this.
 #[inline(always)]
 pub fn pop<A: Array>(array: &A) -> Option<A::Block> {
     let top = array.top();
@@ -58,35 +61,36 @@ pub fn pop<A: Array>(array: &A) -> Option<A::Block> {
     Some(block)
 }
 
-/// The uppermost block, which is being stolen, and its entry.
+/// The uppermost block of an array, which is being stolen, and the entry that held it.
 pub struct Stolen<A: Array> {
     pub entry: A::At,
     pub block: A::Block,
 }
 
-/// Begins to steal all blocks, the uppermost and those below it; `None` without any.
+/// Begins to steal all blocks: exchanges the uppermost for null. `None` for an empty array.
 ///
-/// The barrier must come next.
+/// The caller must execute the barrier next.
 pub fn begin_steal<A: Array>(array: &A) -> Option<Stolen<A>> {
     let entry = A::below(array.top());
     array.load(entry)?;
     array.take(entry).map(|block| Stolen { entry, block })
 }
 
-/// Finishes after the barrier.
+/// Finishes a theft after the barrier.
 ///
-/// `true`: the block and all below it are the caller's, and its entry is the new floor. `false`: it is contested, and the
-/// owner must settle it.
+/// `true`: the caller owns the block and all below it, and its entry is the new floor. `false`: the block is contested,
+/// since the owner may have popped it, and the owner must settle it.
 pub fn finish_steal<A: Array>(array: &A, taken: &Stolen<A>) -> bool {
-    // First what was announced: a later announcement than the pop's tells that the pop lowered the top.
+    // Reads the announcement before the top: if the owner has announced a newer pop, the pop that read this block has
+    // ended, so the top read next is the one that it lowered.
     let announced = array.announced();
     let top = array.top();
     A::below(announced) != taken.entry && top > taken.entry && array.load(taken.entry).is_none()
 }
 
-/// Restores a contested block, unless it was popped.
+/// Puts a contested block back into its entry, unless the owner popped it.
 ///
-/// Must be called by the owner, or where there is none.
+/// Only the owner may call this, or any thread if the array has no owner.
 pub fn restore<A: Array>(array: &A, taken: &Stolen<A>) {
     if array.top() > taken.entry && array.load(taken.entry).is_none() {
         array.store(taken.entry, taken.block);

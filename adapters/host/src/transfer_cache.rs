@@ -1,7 +1,10 @@
-//! The transfer cache: batches of free blocks that go from one thread's cache to another's, by class, without a lock.
+//! The transfer cache: batches of free blocks, by class, that one thread's cache spills and another's takes, without a
+//! lock.
 //!
-//! Promises upward: a thread that only allocates gets the blocks of one that only frees, at the cost of two copies.
-//! Asks from below: the core's [`Exchange`]. A single thread puts nothing here, so that spans know sooner that they are empty.
+//! Promises upward: a thread that only allocates gets the blocks of a thread that only frees, for two copies of each
+//! pointer.
+//! Asks from below: the core's [`Exchange`]. While one thread has a cache, batches go straight to their spans, which so
+//! become empty sooner.
 
 use crate::class::{BATCH, COUNT};
 use crate::process;
@@ -10,7 +13,8 @@ use crate::tables::tables;
 use terrace_core::sync::{AtomicU32, AtomicUsize};
 use terrace_core::{Exchange, Violation};
 
-/// Batches of a class at most: a cache line has 16 states, and eight are more than two cores leave behind.
+/// The most batches of a class. A cache line has room for 16 states; two threads on two cores rarely leave more than
+/// eight.
 const PLACES: usize = 8;
 
 static STATES: [[AtomicU32; PLACES]; COUNT] = [const { [const { AtomicU32::new(0) }; PLACES] }; COUNT];
@@ -21,7 +25,7 @@ fn exchange(class: usize) -> Exchange<'static> {
     Exchange::new(&STATES[class % COUNT], &ITEMS[class % COUNT])
 }
 
-/// Takes a batch of a class, as far as `out` has room; `None` without one.
+/// Takes a batch of a class, as many of its blocks as `out` has room for; `None`: there is no batch.
 pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
     let tables = tables()?;
     let mut addresses = [0; BATCH];
@@ -31,7 +35,9 @@ pub fn take(class: usize, out: &mut [*mut u8]) -> Option<usize> {
     Some(count)
 }
 
-/// Puts a batch here. `false` when there is no room, or no other thread.
+/// Puts a batch of a class into the transfer cache.
+///
+/// `false`: no place is empty, the batch is too large, or only one thread has a cache.
 pub fn put(class: usize, blocks: &[*mut u8]) -> bool {
     if process::is_single_threaded() || blocks.len() > BATCH {
         return false;
@@ -41,7 +47,7 @@ pub fn put(class: usize, blocks: &[*mut u8]) -> bool {
     exchange(class).give(&addresses[..blocks.len()])
 }
 
-/// Flushes batches into their spans, as long as work is `left`, in blocks.
+/// Frees cached batches into their spans while `left`, the number of blocks allowed, is not 0.
 pub fn flush(left: &mut usize) {
     let Some(tables) = tables() else { return };
     for class in 1..COUNT {
@@ -55,7 +61,7 @@ pub fn flush(left: &mut usize) {
     }
 }
 
-/// Flushes and closes every class: before a fork.
+/// Closes every class before a fork, and frees its batches into their spans.
 pub fn close() {
     let tables = tables();
     for class in 1..COUNT {
@@ -64,12 +70,12 @@ pub fn close() {
     }
 }
 
-/// Opens every class after a fork.
+/// Opens every class again after a fork.
 pub fn open() {
     (1..COUNT).for_each(|class| exchange(class).open());
 }
 
-/// Blocks of a class in the transfer cache.
+/// Number of blocks of a class in the transfer cache.
 pub fn count(class: usize) -> usize {
     exchange(class).held()
 }
@@ -77,7 +83,7 @@ pub fn count(class: usize) -> usize {
 /// Checks the batches of every class.
 ///
 /// # Errors
-/// The class, and what is wrong with a batch.
+/// The first invariant that a batch breaks.
 pub fn check() -> Result<(), Violation> {
     (1..COUNT).try_for_each(|class| exchange(class).check())
 }

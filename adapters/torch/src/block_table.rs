@@ -1,4 +1,4 @@
-//! Live blocks by address, because PyTorch frees by pointer.
+//! The table of live blocks by address, needed because PyTorch frees blocks by pointer.
 //!
 //! Promises upward: a block is removed at most once; threads that free different blocks rarely contend.
 //! Asks from below: nothing.
@@ -13,25 +13,27 @@ use terrace_device::DeviceBlock;
 pub struct TorchBlock {
     pub block: DeviceBlock,
     pub device: Arc<TorchDevice>,
-    /// Requested bytes, before rounding.
+    /// Bytes that PyTorch requested, before rounding.
     pub requested: u64,
-    /// Handle of the stream that the block was allocated for.
+    /// Handle of the stream for which the block was allocated.
     pub stream: u64,
     pub pool: Option<PoolId>,
 }
 
-/// Number of locks: one of 16 threads that free at once meets another with a probability of at most 15 / 64.
+/// Number of shards, each with a lock. Of 16 threads that free at once, each meets another with a probability of at
+/// most 15 / 64.
 const SHARDS: usize = 64;
 
-/// Live blocks by address. CUDA has one address space, so addresses of different devices differ.
+/// Live blocks by address, in shards. CUDA has one address space, so addresses of different devices differ.
 static TABLE: [Mutex<Option<HashMap<u64, TorchBlock>>>; SHARDS] = [const { Mutex::new(None) }; SHARDS];
 
 /// Locks the shard of an address.
 ///
-/// Fibonacci hashing: blocks lie at multiples of 256; the top 6 bits of the product with 2^64 / golden ratio choose the shard.
+/// Chooses the shard by Fibonacci hashing: divides the address by 256, of which each block's address is a multiple,
+/// multiplies it by 2^64 / golden ratio, and takes the top 6 bits.
 fn shard(address: u64) -> MutexGuard<'static, Option<HashMap<u64, TorchBlock>>> {
     let at = ((address >> 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
-    // A panic poisons the lock, but never interrupts a map operation, so the map is consistent.
+    // A panic poisons the lock but never interrupts a change of the map, so the map is consistent.
     TABLE[at].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -45,12 +47,12 @@ pub fn take(address: u64) -> Option<TorchBlock> {
     shard(address).as_mut()?.remove(&address)
 }
 
-/// Calls `look` with the block at an address; the shard's lock keeps the block live meanwhile.
+/// Calls `look` with the block at an address, under the shard's lock, so that the block stays live.
 pub fn with<T>(address: u64, look: impl FnOnce(&TorchBlock) -> T) -> Option<T> {
     shard(address).as_ref()?.get(&address).map(look)
 }
 
-/// Collects the results of `look` for all live blocks, in no order. O(n).
+/// Calls `look` with every live block, in no order, and collects the results that are not `None`. O(n).
 pub fn collect<T>(mut look: impl FnMut(&TorchBlock) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     for shard in &TABLE {

@@ -1,12 +1,12 @@
 //! One device as PyTorch sees it: streams are handles, pools are ids.
 //!
-//! Promises upward: a block may be freed as soon as it is returned; each stream handle is adopted once.
+//! Promises upward: a block may be freed as soon as its allocation returns; each stream handle is adopted once.
 //! Asks from below: [`Device`] over the CUDA driver.
 //!
 //! # Special handles
-//! 0 and 1 are the legacy default stream. 2 is the per-thread default stream: one handle for a different stream on each thread,
-//! so stream order does not hold between two uses of it. Its blocks belong to an idle stream of our own and are marked as used
-//! on the legacy stream, whose event waits for the default streams of all threads.
+//! 0 and 1 are the legacy default stream. 2 is the per-thread default stream: one handle for a different stream on each
+//! thread, so stream order does not hold between two uses of it. A block allocated for it belongs to an idle stream of
+//! this library and is marked as used on the legacy stream, whose event waits for the default streams of all threads.
 
 use crate::failure::{FailureKind, TorchFailure};
 use crate::filter::Filter;
@@ -25,16 +25,17 @@ fn canonical_handle(handle: u64) -> u64 {
     if handle == LEGACY_ALIAS { LEGACY } else { handle }
 }
 
-/// An open device and the streams and pools that PyTorch uses on it.
+/// An open device, and the streams and pools that PyTorch uses on it.
 pub struct TorchDevice {
     pub ordinal: usize,
     pub inner: Device,
-    /// Adopted streams by handle, never 1 or 2. PyTorch never destroys its streams.
+    /// Adopted streams by handle; handles 1 and 2 never occur. PyTorch never destroys its streams.
     streams: RwLock<HashMap<u64, Stream>>,
     scopes: PoolScopes,
     /// A stream without work, created when first needed.
     idle: Mutex<Option<Stream>>,
-    /// Blocks whose users are unknown. They are freed with the device, which first waits for all its work.
+    /// Blocks that some unknown stream may still use. They are freed with the device, which first waits for all of its
+    /// work.
     quarantined: Mutex<Vec<DeviceBlock>>,
 }
 
@@ -43,7 +44,8 @@ impl TorchDevice {
         let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
         let cuda = Cuda::open(number)
             .map_err(|error| TorchFailure::new(FailureKind::Device, format!("terrace, device {ordinal}: {error}")))?;
-        // PyTorch's allocator leaves no reserve on a device with memory of its own; neither does this one.
+        // Like PyTorch's allocator, leaves no reserve on a device with memory of its own; keeps one where the host
+        // shares the memory.
         let shared = cuda.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE);
         let options = DeviceOptions { min_free: if shared { options.min_free } else { 0 }, ..options };
         let inner = Device::open(cuda, options).map_err(|error| TorchFailure::of_device(ordinal, &error))?;
@@ -57,7 +59,7 @@ impl TorchDevice {
         })
     }
 
-    /// Allocates a block for work on a stream; returns it and its graph pool, if any.
+    /// Allocates a block for work on a stream; returns the block, and the id of its graph pool, if any.
     pub fn allocate(&self, bytes: u64, handle: u64) -> Result<(DeviceBlock, Option<PoolId>), DeviceError> {
         let handle = canonical_handle(handle);
         if handle == PER_THREAD {
@@ -80,7 +82,9 @@ impl TorchDevice {
         block.used_on(&stream)
     }
 
-    /// Marks a block as used on the stream `on` that its free names; caller then drops the block.
+    /// Before a free, marks the block as used on `on`, the stream that PyTorch's free names.
+    ///
+    /// Does not mark it if `on` is its `home` stream. The caller must then drop the block.
     pub fn prepare_free(&self, block: &DeviceBlock, home: u64, on: u64) -> Result<(), DeviceError> {
         let (home, on) = (canonical_handle(home), canonical_handle(on));
         if home != on {
@@ -92,15 +96,15 @@ impl TorchDevice {
         self.scopes.route_use(home, &self.stream(home)?)
     }
 
-    /// Keeps a block whose users are unknown, so that it is not reused while the device is open.
+    /// Keeps a block that some unknown stream may still use: it is not reused while the device is open.
     pub fn quarantine(&self, block: DeviceBlock) {
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner).push(block);
     }
 
-    /// Opens a scope: allocations that the filter accepts come from the pool.
+    /// Opens a scope: until [`end`](Self::end), allocations that the filter accepts come from the pool.
     pub fn begin(&self, id: PoolId, filter: Filter) -> Result<(), DeviceError> {
-        // While a device has only one stream, frees record no events, and a captured stream cannot record any later. A second
-        // stream, which is never captured, makes the device track streams from now on.
+        // While a device has only one stream, frees record no events, and once that stream is captured, none can be
+        // recorded for them. A second stream, which is never captured, makes the device record events from now on.
         self.idle()?;
         self.scopes.begin(&self.inner, id, filter)
     }
@@ -113,15 +117,15 @@ impl TorchDevice {
         self.scopes.release(id)
     }
 
-    /// The stream of a handle, adopted at first use.
+    /// Returns the stream of a handle, which it adopts at first use.
     fn stream(&self, handle: u64) -> Result<Stream, DeviceError> {
         if let Some(stream) = self.streams.read().unwrap_or_else(PoisonError::into_inner).get(&handle) {
             return Ok(stream.clone());
         }
-        // SAFETY: PyTorch passes streams of this device and never destroys its own. A stream that other code made and destroyed
-        // is detected, and costs a wait for the whole device.
+        // SAFETY: PyTorch passes streams of this device and never destroys its own. If other code made a stream and
+        // destroyed it, the device detects that, at the cost of waiting for all of its work.
         let stream = unsafe { self.inner.adopt_stream(RawStream(handle)) }?;
-        // If two threads race here, both adopted the same stream.
+        // If two threads race here, both have adopted the same stream, and either result is valid.
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(handle, stream.clone());
         Ok(stream)
     }

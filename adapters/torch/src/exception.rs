@@ -1,11 +1,11 @@
 //! Throws a C++ exception with a message.
 //!
-//! Promises upward: [`throw`] does not return if the process has loaded the GNU C++ library; PyTorch turns the exception into
-//! Python's `RuntimeError`. Otherwise it returns, and the caller returns null.
+//! Promises upward: if the process has loaded the GNU C++ library, [`throw`] does not return, and PyTorch turns the
+//! exception into Python's `RuntimeError`. Otherwise [`throw`] returns, and its caller must return null.
 //! Asks from below: the GNU C++ library, if it is loaded; the Itanium C++ ABI, which defines exceptions on Linux.
 //!
-//! PyTorch does not check a pluggable allocator's result for null: it uses the tensor, and a later access destroys the CUDA
-//! context. So the Python package installs the allocation function that throws.
+//! PyTorch does not check whether a pluggable allocator returned null: it uses the tensor, and a later access destroys
+//! the CUDA context. So the Python package installs the allocation function that throws.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -19,7 +19,7 @@ type ConstructError = unsafe extern "C-unwind" fn(*mut c_void, *const c_char);
 /// `void __cxa_throw(void*, std::type_info*, void (*)(void*))`
 type ThrowException = unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_void) -> !;
 
-/// The functions and type data that throwing needs.
+/// The functions and type data of the C++ library that throwing needs.
 struct CxxRuntime {
     make: AllocateException,
     construct: ConstructError,
@@ -65,7 +65,7 @@ pub fn throw(message: String) {
     let error = unsafe { (library.make)(RUNTIME_ERROR_BYTES) };
     // SAFETY: `error` has room for the object; the constructor copies the string.
     unsafe { (library.construct)(error, text.as_ptr()) };
-    // The exception unwinds through this frame, so no value with a destructor may be live from here on.
+    // The exception unwinds through this frame, so no value that has a destructor may be live from here on.
     drop((message, text));
     // SAFETY: the exception made above, with the type info and destructor of its class.
     unsafe { (library.throw)(error, library.type_info, library.destruct) }

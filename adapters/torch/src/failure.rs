@@ -1,7 +1,7 @@
-//! Failures: the last message is kept for the caller, the first of each kind is printed.
+//! Records failures: keeps the last message for the caller, and prints the first failure of each kind.
 //!
-//! Promises upward: [`last`] returns the last message. The first failure of each kind is printed to standard error, so a
-//! program that never asks still reports it, and a program that retries does not flood its log.
+//! Promises upward: [`last`] returns the last message. The first failure of each kind goes to standard error, so that
+//! it is seen even if the program never calls [`last`], while a program that retries does not flood its log.
 //! Asks from below: nothing.
 
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use terrace_device::{DeviceError, OutOfMemory};
 
-/// Kinds of failures; the first of each is printed.
+/// The kind of a failure; the first failure of each kind is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// Out of memory.
@@ -37,9 +37,10 @@ impl TorchFailure {
         Self { kind, message: message.into() }
     }
 
-    /// The failure for a device's error.
+    /// Makes the failure for an error of a device.
     ///
-    /// Messages contain "CUDA out of memory", because programs search for it and shrink their batch.
+    /// A message about memory contains "CUDA out of memory", because programs search for that and then shrink their
+    /// batch.
     pub fn of_device(ordinal: usize, error: &DeviceError) -> Self {
         match error {
             DeviceError::OutOfMemory(what) => Self::new(
@@ -54,7 +55,7 @@ impl TorchFailure {
     }
 }
 
-/// The request, the state of the pool, and what a Python program can change.
+/// The text for out of memory: the request, the state of the pool, and what a Python program can change.
 fn out_of_memory(what: &OutOfMemory) -> String {
     let OutOfMemory { asked, largest_free, reserved, in_use, capacity, fault, .. } = what;
     let said = fault.map_or(String::new(), |fault| format!("; the driver said: {fault}"));
@@ -67,22 +68,22 @@ fn out_of_memory(what: &OutOfMemory) -> String {
 }
 
 static LAST: Mutex<String> = Mutex::new(String::new());
-/// One bit per kind: set if a failure of that kind was printed.
+/// One bit for each kind: set once a failure of that kind was printed.
 static PRINTED: AtomicU32 = AtomicU32::new(0);
 
-/// Records the message, and prints it if it is the first of its kind.
+/// Records the message; prints it if it is the first of its kind.
 pub fn report(failure: &TorchFailure) {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&failure.message);
     let bit = 1 << failure.kind as u32;
     if PRINTED.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-        // Standard error may be closed; the message is recorded anyway.
+        // Ignores a failed write: standard error may be closed, and the message is recorded anyway.
         let _ = writeln!(std::io::stderr(), "{} (said once; terrace_torch_last_error has the last)", failure.message);
     }
 }
 
-/// Runs a function, turns a panic into a failure, and reports failures.
+/// Runs a function; turns a panic in it into a failure, and reports every failure.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, TorchFailure>) -> Result<T, TorchFailure> {
-    // A panic never interrupts an update of a shared structure, so all of them stay consistent.
+    // A panic never interrupts a change of a shared structure, so all of them stay consistent.
     let done = catch_unwind(AssertUnwindSafe(work));
     let done = done.unwrap_or_else(|_| {
         Err(TorchFailure::new(FailureKind::Bug, "terrace: a mistake in libterrace_torch; please report it"))

@@ -1,20 +1,21 @@
-//! Copies and calls `std::function<bool(cudaStream_t)>`, PyTorch's filter of allocations for a pool.
+//! Copies and calls C++'s `std::function<bool(cudaStream_t)>`, by which PyTorch selects the allocations that a pool
+//! serves.
 //!
 //! Promises upward: a [`Filter`] owns its copy of the function, may be called any number of times, and destroys the copy once.
-//! Asks from below: the GNU C++ library's layout of `std::function`, unchanged since GCC 4.0 because a change would break every
-//! program. PyTorch for Linux is built with that library. A class with a destructor is passed by the address of the caller's
-//! copy (Itanium C++ ABI), and the caller destroys that copy.
+//! Asks from below: the GNU C++ library's layout of `std::function`, unchanged since GCC 4.0 because a change would
+//! break every program. PyTorch for Linux is built with that library. By the Itanium C++ ABI, the caller of a function
+//! passes an argument whose class has a destructor as the address of a copy, and destroys that copy after the call.
 
 use std::ffi::c_void;
 
-/// `_Any_data`: storage for the callable or a pointer to it, with size and alignment of two pointers.
+/// libstdc++'s `_Any_data`: two words that hold the callable itself or a pointer to it.
 type FunctorStorage = [usize; 2];
-/// `_M_manager`: copies ([`CLONE`]) or destroys ([`DESTROY`]) the callable.
+/// libstdc++'s `_M_manager`: copies ([`CLONE`]) or destroys ([`DESTROY`]) the callable.
 type FunctionManager = unsafe extern "C-unwind" fn(*mut FunctorStorage, *const FunctorStorage, u32) -> bool;
-/// `_M_invoker`: calls the callable with a reference to the argument.
+/// libstdc++'s `_M_invoker`: calls the callable with a reference to the argument.
 type FunctionInvoker = unsafe extern "C-unwind" fn(*const FunctorStorage, *const *mut c_void) -> bool;
 
-/// Operations of `_M_manager`.
+/// Operations of `_M_manager`, by libstdc++'s numbers.
 const CLONE: u32 = 2;
 const DESTROY: u32 = 3;
 
@@ -28,11 +29,11 @@ pub struct StdFunction {
     invoker: Option<FunctionInvoker>,
 }
 
-/// An owned copy of a `std::function`, boxed because a callable stored inside must not move.
+/// An owned copy of a `std::function`, boxed because a callable that is stored inside must not move.
 pub struct Filter(Box<StdFunction>);
 
 impl Filter {
-    /// Copies a function; null becomes an empty function.
+    /// Copies a function; copies null as an empty function.
     ///
     /// # Safety
     /// `function` must be null or point to a live `std::function<bool(cudaStream_t)>` that can be called from any thread.
@@ -48,9 +49,9 @@ impl Filter {
         Self(own)
     }
 
-    /// Whether the filter accepts an allocation on this stream by the calling thread.
+    /// Whether the pool serves an allocation of the calling thread on this stream.
     ///
-    /// An empty filter accepts all.
+    /// An empty filter accepts all allocations.
     pub fn accepts(&self, stream: u64) -> bool {
         let stream: *mut c_void = std::ptr::with_exposed_provenance_mut(stream as usize);
         let Some(invoker) = self.0.invoker else { return true };

@@ -1,7 +1,8 @@
-//! The functions that PyTorch calls, with its own signatures (`torch/csrc/cuda/CUDAPluggableAllocator.h`).
+//! The functions that PyTorch calls, with the signatures that PyTorch defines
+//! (`torch/csrc/cuda/CUDAPluggableAllocator.h`).
 //!
-//! Promises upward: nothing unwinds out of these functions, except the exception of [`terrace_torch_alloc_or_throw`]. Any
-//! thread may call any of them at any time.
+//! Promises upward: nothing unwinds out of these functions, except the C++ exception of
+//! [`terrace_torch_alloc_or_throw`]. Any thread may call any of them at any time.
 //! Asks from below: `process`, which returns failures as values.
 
 use crate::failure::{TorchFailure, guarded};
@@ -42,11 +43,11 @@ pub extern "C-unwind" fn terrace_torch_alloc_or_throw(size: isize, device: c_int
 
 /// `void free(void* ptr, ssize_t size, int device, cudaStream_t stream)`: frees a block.
 ///
-/// Size and device are ignored, because the block's record has them. If the stream is not the allocation's, the block counts
-/// as used on it.
+/// Ignores size and device, which the block's record has. If `stream` is not the stream of the allocation, the block
+/// also counts as used on `stream`.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_free(block: *mut c_void, _size: isize, _device: c_int, stream: *mut c_void) {
-    // `guarded` records the failure; a free has no result to return it in.
+    // `guarded` records a failure; a free has no result in which to return it.
     let _ = guarded(|| process::free(handle(block), handle(stream)));
 }
 
@@ -73,9 +74,10 @@ pub extern "C" fn terrace_torch_memory_fraction(fraction: f64, device: c_int) {
     let _ = guarded(|| process::set_memory_fraction(fraction, device));
 }
 
-/// `void* base_alloc(void* ptr, size_t* size)`: start and size of the block that contains a pointer.
+/// `void* base_alloc(void* ptr, size_t* size)`: finds the block that contains a pointer.
 ///
-/// Returns the pointer itself and size 0 if no live block contains it.
+/// Returns the block's first address and writes its bytes to `size`; if no live block contains the pointer, returns the
+/// pointer itself and writes 0.
 ///
 /// # Safety
 /// `size` must be null or valid for a write.
@@ -92,15 +94,15 @@ pub unsafe extern "C" fn terrace_torch_base_alloc(inside: *mut c_void, size: *mu
 
 /// `void record_stream(void* ptr, cudaStream_t stream)`: marks a block as used on a stream.
 ///
-/// After its free, the block is not reused before all work queued on that stream until the free is done.
+/// When the block is freed later, it is not reused before all work queued on that stream until the free is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_record_stream(block: *mut c_void, stream: *mut c_void) {
     let _ = guarded(|| process::record_stream(handle(block), handle(stream)));
 }
 
-/// Opens a pool: allocations that the filter accepts come from it.
+/// Opens a pool: allocations that the filter accepts come from it, until its end.
 ///
-/// They do until [`terrace_torch_end_allocate_to_pool`]. PyTorch's signature is
+/// [`terrace_torch_end_allocate_to_pool`] ends it. PyTorch's signature is
 /// `void begin_allocate_to_pool(int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter)`.
 ///
 /// # Safety
@@ -112,7 +114,7 @@ pub unsafe extern "C" fn terrace_torch_begin_allocate_to_pool(device: c_int, poo
     let _ = guarded(|| process::begin_pool(device, pool, filter));
 }
 
-/// `void end_allocate_to_pool(int device, MempoolId_t pool)`: ends the pool's last begin.
+/// `void end_allocate_to_pool(int device, MempoolId_t pool)`: ends the latest open begin of the pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_end_allocate_to_pool(device: c_int, pool: PoolId) {
     let _ = guarded(|| process::on_pool(device, pool, "ended", |device| device.end(pool)));
@@ -120,7 +122,8 @@ pub extern "C" fn terrace_torch_end_allocate_to_pool(device: c_int, pool: PoolId
 
 /// `void release_pool(int device, MempoolId_t pool)`: drops one use of the pool.
 ///
-/// PyTorch calls it once per begin. After the last call the pool's memory is freed as soon as its blocks are.
+/// PyTorch calls this once for each begin. After the last call, the pool's memory is freed as soon as all of its blocks
+/// are freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_release_pool(device: c_int, pool: PoolId) {
     let _ = guarded(|| process::on_pool(device, pool, "released", |device| device.release(pool)));

@@ -1,6 +1,7 @@
-//! Functions for programs rather than PyTorch: counters, snapshot, last message, trim and close.
+//! Functions that programs call, not PyTorch: counters, snapshot, last message, trim and close.
 //!
-//! Promises upward: 0 is success, -1 a failure whose message is recorded; no function here opens a device.
+//! Promises upward: result codes are 0 for success and -1 for a failure, whose message is recorded; no function here
+//! opens a device.
 //! Asks from below: `process`, `snapshot`.
 
 use crate::failure::{self, FailureKind, TorchFailure, guarded};
@@ -12,43 +13,44 @@ use terrace_device::DeviceStats;
 
 /// Counters of one device.
 ///
-/// In bytes unless the field says otherwise; all 0 for a device that was not used.
+/// A field counts bytes unless its line says otherwise. All fields are 0 for a device that was not used.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TorchStats {
-    /// Reserved from the driver now.
+    /// Bytes that are reserved from the driver now.
     pub reserved: u64,
-    /// Maximum of `reserved` so far.
+    /// The highest value of `reserved` so far.
     pub peak_reserved: u64,
-    /// Limit of `reserved`; 0: no limit.
+    /// The limit on `reserved`; 0: no limit.
     pub capacity: u64,
-    /// In live blocks, with rounding.
+    /// Bytes of live blocks, rounding included.
     pub in_use: u64,
-    /// Maximum of `in_use` so far.
+    /// The highest value of `in_use` so far.
     pub peak_in_use: u64,
-    /// In freed blocks that are cached for their streams or wait for their fences.
+    /// Bytes of freed blocks that one stream can reuse, or that queued work may still use: not yet free for all
+    /// streams.
     pub pooled: u64,
-    /// Largest block that can be allocated without the driver.
+    /// Bytes of the largest block that can be allocated without a call of the driver.
     pub largest_free: u64,
-    /// Reserved from the driver for pools of graphs and regions; not part of `reserved`.
+    /// Bytes reserved from the driver for private pools (of graphs and program regions); not part of `reserved`.
     pub pools_reserved: u64,
-    /// In live blocks of those pools; not part of `in_use`.
+    /// Bytes of live blocks in private pools; not part of `in_use`.
     pub pools_in_use: u64,
-    /// Number of live blocks, pools included.
+    /// Number of live blocks, those in private pools included.
     pub live_blocks: u64,
-    /// Number of successful allocations, pools included.
+    /// Number of successful allocations, those from private pools included.
     pub allocations: u64,
-    /// Number of frees, pools included.
+    /// Number of frees, those into private pools included.
     pub frees: u64,
-    /// Number of allocations served without a call of the driver.
+    /// Number of allocations that needed no call of the driver, those from private pools included.
     pub hits: u64,
-    /// Number of failed allocations.
+    /// Number of failed allocations, those from private pools not included.
     pub failed: u64,
-    /// Number of freed blocks that another stream still uses.
+    /// Number of freed blocks that a stream other than their own still uses.
     pub held: u64,
-    /// Number of events recorded so far.
+    /// Number of CUDA events recorded so far.
     pub events: u64,
-    /// Number of streams that the device knows.
+    /// Number of streams that the device has open.
     pub streams: u64,
 }
 
@@ -77,12 +79,12 @@ impl From<DeviceStats> for TorchStats {
     }
 }
 
-/// The C result code: 0 or -1.
+/// Converts a result to the C result code, 0 or -1.
 fn code(done: Result<(), TorchFailure>) -> c_int {
     if done.is_ok() { 0 } else { -1 }
 }
 
-/// Writes the counters of a device.
+/// Writes the counters of a device to `out`.
 ///
 /// # Safety
 /// `out` must be null, which is a failure, or valid for a write.
@@ -120,9 +122,9 @@ pub unsafe extern "C" fn terrace_torch_snapshot(device: c_int, path: *const c_ch
     }))
 }
 
-/// Copies the last message, truncated to fit, and a zero into `room` bytes.
+/// Copies the last failure's message and a zero byte into `buffer`, truncated to `room` bytes.
 ///
-/// Returns the length of the whole message.
+/// Returns the length in bytes of the whole message, without the zero.
 ///
 /// # Safety
 /// `buffer` must be null or valid for writes of `room` bytes.
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn terrace_torch_last_error(buffer: *mut c_char, room: usi
     text.len()
 }
 
-/// Releases a device's unused memory to the driver and returns the released bytes.
+/// Releases a device's unused memory to the driver; returns how many bytes.
 ///
 /// Returns 0 for a device that was not used.
 #[unsafe(no_mangle)]
@@ -148,8 +150,8 @@ pub extern "C" fn terrace_torch_trim(device: c_int) -> u64 {
 
 /// Closes all devices and returns the number of blocks that are still live.
 ///
-/// Caller must have stopped allocating. A device with live blocks closes with its last one. The call is optional: the driver
-/// frees everything at process exit.
+/// The caller must have stopped allocating. A device with live blocks closes when the last of them is freed. This call
+/// is optional: the driver frees everything at process exit.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_torch_close() -> u64 {
     guarded(|| Ok(process::close())).unwrap_or(0)

@@ -1,7 +1,7 @@
-//! All open devices of the process, and the operations of the hooks on them.
+//! All open devices of the process, and the operations of `hooks` on them.
 //!
-//! Promises upward: a device is opened once, at its first use; a failed operation returns its failure and changes nothing else,
-//! except that a block whose free fails is quarantined.
+//! Promises upward: a device is opened once, at its first use. A failed operation returns its failure and changes
+//! nothing else, except that a block whose free fails is quarantined: it is never reused while the device is open.
 //! Asks from below: [`TorchDevice`], `block_table`, the environment.
 
 use crate::block_table::{self, TorchBlock};
@@ -15,23 +15,23 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use terrace_device::DeviceOptions;
 use terrace_guard::Process;
 
-/// PyTorch counts devices in a signed byte.
+/// The most devices: PyTorch stores a device's number in a signed byte.
 const MAX_DEVICES: usize = 128;
 
 /// An open device, or `None` before its first use.
 type DeviceSlot = RwLock<Option<Arc<TorchDevice>>>;
 
 static DEVICES: [DeviceSlot; MAX_DEVICES] = [const { RwLock::new(None) }; MAX_DEVICES];
-/// Options from the environment, read when the first device is opened.
+/// Options from the environment, read by `terrace_torch_init` or when the first device is opened.
 static OPTIONS: OnceLock<Result<DeviceOptions, String>> = OnceLock::new();
 /// The process that opened the first device.
 static OWNER: OnceLock<Process> = OnceLock::new();
 
-/// The options that the environment sets.
+/// The options that the environment sets; warns of misspelt variables at the first call.
 pub fn options() -> Result<DeviceOptions, TorchFailure> {
     let read = OPTIONS.get_or_init(|| {
         let misspelt = std::env::vars_os().filter_map(|(name, _)| settings::misspelt(name.to_str()?));
-        // Standard error may be closed; then the warning is lost.
+        // Ignores a failed write: standard error may be closed, and then the warning is lost.
         misspelt.for_each(|sentence| _ = writeln!(std::io::stderr(), "{sentence}"));
         settings::options(|name| std::env::var(name).ok())
     });
@@ -40,7 +40,7 @@ pub fn options() -> Result<DeviceOptions, TorchFailure> {
 
 /// Whether this is a forked child of the process that opened the first device.
 ///
-/// In such a child, a lock that another thread held at the fork is never released.
+/// In such a child, a lock that another thread held at the fork would never be released.
 pub fn is_forked() -> bool {
     OWNER.get().is_some_and(|process| !process.is_current())
 }
@@ -57,7 +57,7 @@ fn slot(device: i32) -> Result<(usize, &'static DeviceSlot), TorchFailure> {
     at.map(|at| (at, &DEVICES[at])).ok_or_else(|| TorchFailure::new(FailureKind::Request, message()))
 }
 
-/// The device, if it is open.
+/// Returns the device if it is open.
 pub fn opened(device: i32) -> Result<Option<Arc<TorchDevice>>, TorchFailure> {
     check_process()?;
     Ok(slot(device)?.1.read().unwrap_or_else(PoisonError::into_inner).clone())
@@ -71,7 +71,7 @@ pub fn all_opened() -> Vec<Arc<TorchDevice>> {
     DEVICES.iter().filter_map(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone()).collect()
 }
 
-/// The device; opens it at its first use.
+/// Returns the device; opens it at its first use.
 pub fn open(ordinal: i32) -> Result<Arc<TorchDevice>, TorchFailure> {
     if let Some(device) = opened(ordinal)? {
         return Ok(device);
@@ -141,7 +141,7 @@ pub fn record_stream(address: u64, stream: u64) -> Result<(), TorchFailure> {
     used.unwrap_or_else(|| Err(not_live("recorded on a stream", address)))
 }
 
-/// Start and size of the live block that contains an address.
+/// First address and bytes of the live block that contains an address.
 pub fn enclosing_block(address: u64) -> Option<(u64, u64)> {
     let span = |live: &TorchBlock| (live.block.address(), live.block.bytes());
     let inside =
@@ -162,20 +162,20 @@ pub fn set_memory_fraction(fraction: f64, ordinal: i32) -> Result<(), TorchFailu
     }
     let device = open(ordinal)?;
     let total = device.inner.description().total;
-    // A capacity of 0 would mean no limit.
+    // 0 would mean no limit, so the smallest capacity is 1 byte.
     device.inner.set_capacity(((total as f64 * fraction) as u64).max(1));
     Ok(())
 }
 
-/// Opens a scope: allocations that the filter accepts come from the pool.
+/// Opens a scope: until it is ended, allocations that the filter accepts come from the pool.
 pub fn begin_pool(ordinal: i32, id: PoolId, filter: Filter) -> Result<(), TorchFailure> {
     let device = open(ordinal)?;
     device.begin(id, filter).map_err(|error| TorchFailure::of_device(device.ordinal, &error))
 }
 
-/// Calls `act`, which ends or releases a pool; fails if `act` returns false.
+/// Calls `act`, which ends or releases a pool of the device.
 ///
-/// `act` returns false if there is no such pool.
+/// `act` must return false if there is no such pool: then this fails.
 pub fn on_pool(
     ordinal: i32,
     id: PoolId,
@@ -190,14 +190,14 @@ pub fn on_pool(
     Err(TorchFailure::new(FailureKind::Request, message))
 }
 
-/// Closes all devices, each with its last live block; returns the number of live blocks.
+/// Closes all devices, each once its last live block is freed; returns the number of live blocks.
 pub fn close() -> u64 {
     if is_forked() {
         return 0;
     }
     for slot in &DEVICES {
         let device = slot.write().unwrap_or_else(PoisonError::into_inner).take();
-        // Dropped outside the lock: closing a device waits for its queued work.
+        // Drops the device outside the lock, since closing a device waits for its queued work.
         drop(device);
     }
     block_table::collect(|_| Some(())).len() as u64

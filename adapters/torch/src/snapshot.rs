@@ -1,10 +1,10 @@
-//! Live blocks in the format of `torch.cuda.memory._snapshot()`, for the same tools.
+//! Writes the live blocks in the format of `torch.cuda.memory._snapshot()`, so that the same tools read them.
 //!
 //! Promises upward: valid JSON with ascending addresses; each byte of a live block belongs to one block of one segment.
 //! Asks from below: `block_table`.
 //!
-//! A segment here is a run of adjacent live blocks of one stream and pool. The regions that the pool reserves from the driver
-//! are not shown as segments, because streams share them; their totals are under `terrace`. Traces and frames are empty.
+//! A segment here is a run of adjacent live blocks of one stream and pool, not a region that the pool reserved from the
+//! driver: streams share regions. Totals of regions are under the key `terrace`. Traces and frames are empty.
 
 use crate::block_table::{self, TorchBlock};
 use crate::device::TorchDevice;
@@ -12,10 +12,10 @@ use crate::pools::PoolId;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// PyTorch's own limit between its small and large pool: 1 MiB.
+/// The largest block in bytes for which PyTorch uses its small pool: 1 MiB.
 const SMALL: u64 = 1 << 20;
 
-/// A copy of a live block's data.
+/// A copy of a live block's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SnapshotBlock {
     device: usize,
@@ -26,7 +26,7 @@ struct SnapshotBlock {
     pool: Option<PoolId>,
 }
 
-/// The snapshot of some devices, as JSON text.
+/// The snapshot of these devices, as JSON text.
 pub fn of(opened: &[Arc<TorchDevice>]) -> String {
     let mut blocks = block_table::collect(|live: &TorchBlock| {
         opened.iter().any(|device| Arc::ptr_eq(device, &live.device)).then(|| SnapshotBlock {

@@ -9,33 +9,37 @@
 //!   └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Promises upward: work that `cudarc` does with a view runs after all work queued on the buffer's own stream before the view
-//! was made, and before all work queued there after the view is dropped. The buffer's memory is not reused before that work is
-//! done, even if the view is leaked. No call here blocks on the device, except copies on another stream than the shared one.
+//! Promises upward: work that `cudarc` queues with a view runs after all work queued on the buffer's home stream before
+//! the view was made, and before all work queued there after the view is dropped. The buffer's memory is not reused
+//! before that work is done, even if the view is leaked. No call here blocks on the device, except copies on a stream
+//! other than the shared one.
 //! Asks from below: adoption of streams, and lending of blocks to them.
 //!
-//! # Both hold the primary context
-//! [`Cuda::open`](crate::Cuda::open) and `CudaContext::new` each retain the device's primary context, so that addresses,
-//! streams and modules of one are valid for the other, and either may be dropped first. Contexts that `cudarc` creates
-//! (`new_non_primary`) have memory of their own: their streams are refused. `cudarc` leaves its context current on every
+//! # Both retain the primary context
+//! [`Cuda::open`](crate::Cuda::open) and `CudaContext::new` each retain the device's primary context. So addresses,
+//! streams and modules of one are valid for the other, and either may be dropped first. A context that `cudarc` creates
+//! (`new_non_primary`) has memory of its own, so its streams are refused. `cudarc` leaves its context current on every
 //! thread that calls it; terrace restores the thread's previous context.
 //!
 //! # How the two order streams
-//! `cudarc`'s own memory has two events, which each copy and launch waits for and records if there is more than one stream.
-//! A block of terrace has one home stream and a list of other streams that use it. The [`SharedStream`] joins both: when a view
-//! is made, the shared stream waits (on the device) for the home stream and is added to the list; when the view is dropped, the
-//! home stream waits for the shared stream. A buffer that was allocated on the shared stream needs no driver call.
+//! A piece of `cudarc`'s own memory has two events, for which each copy and launch waits and which it records, if there
+//! is more than one stream. A block of terrace has one home stream and a list of other streams that use it. The
+//! [`SharedStream`] connects the two: when a view is made, the shared stream waits (on the device) for the home stream
+//! and is added to the list; when the view is dropped, the home stream waits for the shared stream. A buffer that was
+//! allocated on the shared stream needs no driver call.
 //!
 //! # What `cudarc` leaves to its caller
-//! * A launch is unsafe, with one more condition: it must run on the stream that its views share, as
-//!   [`SharedStream::launch_builder`] does. `cudarc` does not tell an argument of a launch which stream the launch is on.
-//! * `CudaStream::memcpy_dtod` from another device's context waits for the source before the copy, but not with the source
-//!   after it. Wait for the copy before you drop the source, or use
+//! * A launch is unsafe. Views add a condition: the launch must run on the stream that they share, as one by
+//!   [`SharedStream::launch_builder`] does. `cudarc` does not tell a launch's argument on which stream the launch is
+//!   queued.
+//! * `CudaStream::memcpy_dtod` from another device's context makes the copy wait for the source's earlier work, but not
+//!   the source's later work wait for the copy. Wait for the copy before you drop the source, or use
 //!   [`DeviceBuffer::copy_from`](terrace_device::DeviceBuffer::copy_from), which keeps the source alive.
-//! * Its copies take any slice of host memory, and do not wait if that memory is pinned. Do not pass a borrowed
-//!   [`PinnedBuffer`](terrace_device::PinnedBuffer) or [`RegisteredBuffer`](terrace_device::RegisteredBuffer): those have
-//!   copies of their own.
-//! * It panics if the driver's library is missing: call [`Cuda::open`](crate::Cuda::open) first, which returns an error.
+//! * `cudarc`'s copies take any slice of host memory, and do not wait if that memory is pinned. Do not pass them a
+//!   borrowed [`PinnedBuffer`](terrace_device::PinnedBuffer) or [`RegisteredBuffer`](terrace_device::RegisteredBuffer):
+//!   these types have their own copy methods.
+//! * `cudarc` panics if the driver's library is missing: call [`Cuda::open`](crate::Cuda::open) first, which returns an
+//!   error.
 
 mod slices;
 
@@ -47,7 +51,7 @@ use cudarc::driver::{CudaFunction, CudaStream, LaunchArgs, SyncOnDrop};
 use std::sync::Arc;
 use terrace_device::{BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut, RawStream, Stream};
 
-/// A stream that `cudarc` and terrace share: one order of work for both.
+/// A stream that `cudarc` and terrace share, so that one order holds for the work of both.
 ///
 /// # Example
 /// ```no_run
@@ -64,7 +68,8 @@ use terrace_device::{BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut,
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedStream {
-    /// Declared first, so that terrace drops its handle before the last reference to the CUDA stream is dropped.
+    /// Declared before `cuda`, so that terrace drops its handle before the last reference to the CUDA stream is
+    /// dropped.
     stream: Stream,
     cuda: Arc<CudaStream>,
 }
@@ -104,7 +109,7 @@ impl SharedStream {
         self.cuda.launch_builder(function)
     }
 
-    /// A view of a buffer or slice, to read.
+    /// Makes a read-only view of a buffer or slice.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`] if the buffer belongs to another device; the driver's errors.
@@ -112,7 +117,7 @@ impl SharedStream {
         SharedSlice::new(self, of.into())
     }
 
-    /// A view of a buffer or slice, to read and write.
+    /// Makes a view of a buffer or slice, to read and write.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`] if the buffer belongs to another device; the driver's errors.
@@ -123,23 +128,24 @@ impl SharedStream {
         SharedSliceMut::new(self, of.into())
     }
 
-    /// Orders work that the caller queues on `stream` until it drops the result.
+    /// Orders the work that the caller queues on `stream` between this call and the drop of the result.
     ///
-    /// On the shared stream nothing is needed. Another stream waits (on the device) for the shared stream first, and dropping
-    /// the result blocks until the other stream is done.
+    /// On the shared stream nothing is needed. Any other stream waits (on the device) for the shared stream first, and
+    /// dropping the result blocks the thread until that stream is done.
     fn meet<'a>(&'a self, stream: &'a CudaStream) -> SyncOnDrop<'a> {
         if *stream == *self.cuda {
             return SyncOnDrop::Sync(None);
         }
         if stream.join(&self.cuda).is_err() {
-            // The driver refused an event: the host waits instead. If that fails too, cudarc reports the error on its next call.
+            // The driver refused an event, so this thread waits instead. If that fails too, cudarc reports the error on
+            // its next call.
             self.cuda.context().record_err(self.cuda.synchronize());
         }
         SyncOnDrop::sync_stream(stream)
     }
 }
 
-/// A block lent to a shared stream, reclaimed for its home stream when dropped.
+/// A block that is lent to a shared stream, and returned to its home stream when this value is dropped.
 #[derive(Debug)]
 struct Loan<'a> {
     block: BlockRef<'a>,
@@ -156,8 +162,8 @@ impl<'a> Loan<'a> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         if self.block.reclaim(&self.to.stream).is_err() {
-            // The driver refused an event: the host waits instead. `lend` added the stream to the block's users, which keeps the
-            // memory from reuse even if the wait fails.
+            // The driver refused an event, so this thread waits instead. Even if that fails, the memory is not reused:
+            // `lend` added the stream to the block's users.
             let _ = self.to.stream.synchronize();
         }
     }

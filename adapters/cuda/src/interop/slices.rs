@@ -1,7 +1,9 @@
 //! Views of terrace's memory that implement `cudarc`'s traits.
 //!
-//! Promises upward: `&SharedSlice` and `&mut SharedSliceMut` work wherever `cudarc` takes a `CudaView` or a `CudaViewMut`.
-//! Asks from below: [`SharedStream::meet`] orders copies on other streams; [`Loan`] orders work before and after the view.
+//! Promises upward: `cudarc` accepts `&SharedSlice` wherever it takes a `CudaView`, and `&mut SharedSliceMut` wherever
+//! it takes a `CudaViewMut`.
+//! Asks from below: [`SharedStream::meet`] orders copies on other streams; [`Loan`] orders the work before and after
+//! the view.
 
 use super::{Loan, SharedStream};
 use bytemuck::Pod;
@@ -13,7 +15,7 @@ use terrace_device::{DeviceError, DeviceSlice, DeviceSliceMut};
 
 /// A read-only view of a buffer's elements for `cudarc`.
 ///
-/// A kernel launch that takes the view must run on its shared stream.
+/// A kernel launch that takes the view must run on the view's shared stream.
 #[derive(Debug)]
 pub struct SharedSlice<'a, T> {
     loan: Loan<'a>,

@@ -1,16 +1,17 @@
 //! The probe of page mapping: reserves a range, creates a page, maps it, grants access, writes a byte, and undoes all of it.
 //!
-//! Promises upward: success means that the device mapped the page and wrote to it; after a failure of any call nothing is left.
-//! Asks from below: the functions of `pages` that the backend calls later.
+//! Promises upward: `Ok` means that the device mapped the page and wrote to it. If a call fails, nothing stays
+//! allocated.
+//! Asks from below: the functions of `pages`, which the backend uses too.
 //!
-//! Each step is a function that runs the later steps and then undoes its own.
+//! Each step is a function: it takes the step, calls the next function, and undoes the step.
 
 use crate::cuda::Cuda;
 use crate::pages;
 use crate::regions::synchronize;
 use terrace_device::{Backend, Fault, Page, RawStream, insist};
 
-/// Reserves a range, runs the rest, and frees the range.
+/// Reserves a range, runs the later steps, and frees the range.
 pub fn reserve_and_write(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
     let address = pages::reserve(cuda, bytes)?;
     let tried = create_and_write(cuda, address, bytes);
@@ -19,7 +20,7 @@ pub fn reserve_and_write(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
     tried.and(back)
 }
 
-/// Creates a page, runs the rest, and releases the page.
+/// Creates a page, runs the later steps, and releases the page.
 fn create_and_write(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let page = pages::create(cuda)?;
     let tried = map_and_write(cuda, address, bytes, page);
@@ -28,7 +29,7 @@ fn create_and_write(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> 
     tried.and(back)
 }
 
-/// Maps the page, runs the rest, and unmaps the page.
+/// Maps the page, runs the last step, and unmaps the page.
 fn map_and_write(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
     // SAFETY: the address is reserved for one page, and nothing is mapped there.
     unsafe { pages::map(cuda, address, page) }?;
@@ -44,6 +45,6 @@ fn write_byte(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     unsafe { pages::allow(cuda, address, bytes, &[]) }?;
     // SAFETY: the byte lies in the page, which stays mapped until the stream is done.
     unsafe { cuda.fill(address, 1, 1, RawStream(cuda.stream)) }?;
-    // Synchronise before the caller unmaps: the write may still be running.
+    // Waits before the caller unmaps the page: the write may still be running.
     insist(|| synchronize(cuda))
 }

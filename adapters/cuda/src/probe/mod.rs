@@ -2,10 +2,10 @@
 //!
 //! Promises upward: a capability is set only after its first use succeeded on this device with this driver; for each other
 //! capability a note says why. A failed probe leaves nothing allocated. If the device is lost during a probe, opening fails.
-//! Asks from below: the same functions that the backend calls later.
+//! Asks from below: the functions that the backend uses too.
 //!
-//! The device's attributes alone are not enough: boards that share the host's memory report page mapping and then fail, and
-//! virtual machines and WSL2 refuse kinds of memory that the device reports.
+//! Attributes of the device do not suffice: boards that share the host's memory report page mapping and then fail to
+//! map, and virtual machines and WSL2 refuse kinds of memory that the device reports.
 
 mod mapping;
 
@@ -23,7 +23,7 @@ use terrace_device::{Backend, Capabilities, CopyRange, Fault, MemoryKind, RawStr
 
 /// Why a probe failed.
 enum ProbeError {
-    /// The driver lacks the function.
+    /// The driver does not export this function.
     Missing(MissingSymbol),
     /// This attribute of the device is 0.
     Attribute(&'static str),
@@ -58,7 +58,7 @@ impl From<&MissingSymbol> for ProbeError {
     }
 }
 
-/// A probe, its capability, and the note's first words if it fails.
+/// A probe: the capability that it sets, the note's first words if it fails, and its function.
 struct Probe {
     capability: Capabilities,
     without: &'static str,
@@ -73,7 +73,7 @@ const fn probe_for(
     Probe { capability, without, run }
 }
 
-/// All probes, in order: some depend on the capabilities that earlier ones set.
+/// All probes, in the order in which they run: some depend on capabilities that earlier ones set.
 const PROBES: [Probe; 13] = [
     probe_for(Capabilities::STREAM_NAMES, "streams have no names of their own", stream_names),
     probe_for(Capabilities::PAGES, "pages cannot be mapped", map_pages),
@@ -90,7 +90,7 @@ const PROBES: [Probe; 13] = [
     probe_for(Capabilities::FREE_IS_AVAILABLE, "free memory is what the driver says", available),
 ];
 
-/// Runs all probes and writes name, size, capabilities and notes into the description.
+/// Runs all probes; writes the device's name, size, capabilities and notes into the description.
 pub fn probe(cuda: &mut Cuda) -> Result<(), OpenError> {
     cuda.description.name = name(cuda)?;
     cuda.description.total = total(cuda)?;
@@ -134,7 +134,7 @@ fn total(cuda: &Cuda) -> Result<u64, Fault> {
     Ok(bytes as u64)
 }
 
-/// Queries an attribute of the device; an error if it is 0.
+/// Queries an attribute of the device; 0 is an error.
 fn check_attribute(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), ProbeError> {
     let mut value = 0;
     cuda.primary.call("cuDeviceGetAttribute", |core| {
@@ -214,12 +214,13 @@ fn concurrent(cuda: &mut Cuda) -> Result<(), ProbeError> {
 }
 
 fn pinned(cuda: &mut Cuda) -> Result<(), ProbeError> {
-    // Without unified addressing the device has another address for the same memory, but `Backend` knows only one.
+    // Without unified addressing, the device has another address than the host for the same memory, but `Backend` knows
+    // only one.
     check_attribute(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
     Ok(allocate_and_free(cuda, MemoryKind::Pinned, 4096)?)
 }
 
-/// Pins a page of our own and unpins it.
+/// Pins a page of this process and unpins it.
 fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
     #[repr(align(4096))]
     struct Own([u8; 4096]);
@@ -233,7 +234,7 @@ fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
     // SAFETY: registered above, and no work uses it.
     let back = insist(|| unsafe { unregister(cuda, address) });
     if back.is_err() {
-        // The page is still pinned: leak it, so that the program's allocator cannot reuse it.
+        // The page is still pinned: leaks it, so that the program's allocator does not reuse it.
         Box::leak(own);
     }
     Ok(back?)

@@ -1,8 +1,10 @@
-//! Large blocks: whole slices of the page heap, grown in place where there is room, moved by `mremap` where there is none.
+//! Large blocks: whole slices of the page heap. A block grows in place where free slices follow it; otherwise `mremap`
+//! moves its pages.
 //!
-//! Promises upward: [`allocate`], [`free_any`] and [`resize`] do the whole call, in O(log gaps) and, for zeroed blocks, their
-//! dirty pages.
-//! Asks from below: [`page_heap`]; the dirty bits of pages; [`heaps`] for blocks of heaps; [`signal`] inside handlers; [`purge`].
+//! Promises upward: [`allocate`], [`free_any`] and [`resize`] do the whole call in O(log gaps); a zeroed block also
+//! costs the clearing of its dirty pages.
+//! Asks from below: [`page_heap`]; the dirty bits of pages; [`heaps`] for blocks of first-class heaps; [`signal`]
+//! inside handlers; [`purge`].
 
 use super::poll;
 use crate::bits;
@@ -14,12 +16,13 @@ use crate::{backlog, emergency, heaps, init, os, page_heap, process, purge, sign
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Least size that is moved by `mremap`: 64 pages. Copying fewer costs less than the faults that the two system calls cause.
+/// Smallest block that `mremap` moves: 64 pages. Copying fewer costs less than the page faults that `mremap` and `mmap`
+/// cause.
 const LEAST_REMAP: usize = 256 << 10;
 
 /// Allocates `bytes` bytes at a multiple of `align`.
 ///
-/// Null when there is no memory, or `align` is no power of two.
+/// Null without memory, or if `align` is no power of two.
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
@@ -28,7 +31,7 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
     }
     if let Some(block) = signal::allocate(bytes, align) {
         if zeroed && !block.is_null() {
-            // SAFETY: a block of at least so many bytes.
+            // SAFETY: the block holds at least `bytes` bytes.
             unsafe { block.write_bytes(0, bytes) };
         }
         return block;
@@ -41,7 +44,7 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
     }
 }
 
-/// Allocates the slices of a block; purges what is free elsewhere when there is no memory at first.
+/// Allocates the slices of a block; if that fails, purges free memory and tries again.
 pub fn allocate_or_purge(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     if !is_possible(bytes, align) || !init::ready() {
         return None;
@@ -50,14 +53,14 @@ pub fn allocate_or_purge(bytes: usize, align: usize, zeroed: bool) -> Option<u32
     attempt().or_else(|| purge::retry(bytes, attempt))
 }
 
-/// Whether a block of so many bytes at this alignment can exist.
+/// Whether a block of `bytes` bytes at a multiple of `align` can exist.
 ///
-/// An object must not be larger than a pointer difference can express.
+/// `isize`, the difference of two pointers, must be able to express the size.
 fn is_possible(bytes: usize, align: usize) -> bool {
     bytes <= isize::MAX as usize - SLICE && align <= isize::MAX as usize / 2
 }
 
-/// Allocates the slices of a block, which must be possible. `None` when there is no memory.
+/// Allocates the slices of a block, for which [`is_possible`] must be true. `None` without memory.
 fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     let count = bytes.div_ceil(SLICE).max(1);
     let slice = page_heap::allocate(count, align, bytes)?;
@@ -71,7 +74,7 @@ fn allocate_slices(bytes: usize, align: usize, zeroed: bool) -> Option<u32> {
     Some(slice)
 }
 
-/// Frees any block: null, large ones, those of heaps, and those of the emergency pool.
+/// Frees null, a large block, a block of a first-class heap, or a block of the emergency pool.
 #[cold]
 #[inline(never)]
 pub extern "C" fn free_any(block: *mut u8) {
@@ -87,9 +90,9 @@ pub extern "C" fn free_any(block: *mut u8) {
     }
 }
 
-/// Frees a large block, or one of a heap; any other address ends the process.
+/// Frees a large block or a block of a first-class heap; for any other address ends the process.
 ///
-/// Whether the block was a large one of no heap.
+/// Returns `true` for a large block of the global heap.
 fn free(block: *mut u8) -> bool {
     let Some(tables) = tables() else { fatal("a free of what was never allocated", block.addr()) };
     let slice = slice_of(tables, block);
@@ -105,7 +108,7 @@ fn free(block: *mut u8) -> bool {
     true
 }
 
-/// The slice of a large block, or of a block of a heap; any other address ends the process.
+/// Returns the slice of a large block or of a first-class heap's block; for any other address ends the process.
 fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
     let slice = tables.slice_of(block.addr());
     slice.filter(|&slice| is_start(tables, slice, block)).unwrap_or_else(|| {
@@ -113,7 +116,8 @@ fn slice_of(tables: &Tables, block: *mut u8) -> u32 {
     })
 }
 
-/// Whether a block starts at an address of which the table of classes knows none.
+/// Whether a large block, or a block of a first-class heap, may start at `block`: the class table has no entry for
+/// either.
 fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
     let span = tables.span(slice);
     if span.heap.load(Relaxed) == CACHED {
@@ -123,7 +127,7 @@ fn is_start(tables: &Tables, slice: u32, block: *mut u8) -> bool {
     span.block().is_some() && (in_span || tables.address(slice).as_ptr() == block)
 }
 
-/// Bytes that a block holds, be it large, of a heap, or of the emergency pool.
+/// Bytes that fit in a block: large, of a first-class heap, or of the emergency pool.
 pub fn usable(block: *mut u8) -> usize {
     if let Some(bytes) = emergency::usable(block) {
         return bytes;
@@ -138,10 +142,10 @@ pub fn usable(block: *mut u8) -> usize {
 
 /// Copies from one large block to another.
 ///
-/// Pages of zeros are not written over zeros, so a block that was hardly touched stays so.
+/// Does not write a page of zeros over a page that already holds zeros, so that untouched pages of `to` take no memory.
 ///
 /// # Safety
-/// Both blocks hold at least `bytes` bytes, and no other thread uses them.
+/// Both blocks must have at least `bytes` bytes, and no other thread may use them during the call.
 pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     let clean = |offset: usize| {
         let tables = tables()?;
@@ -152,21 +156,22 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         let count = PAGE.min(bytes - offset);
         let source = from.wrapping_add(offset);
         if count == PAGE && clean(offset) == Some(true) {
-            // SAFETY: a page of the old block, which starts at a slice and which no thread writes to meanwhile.
+            // SAFETY: a whole page of the old block, which starts at a slice; no thread writes to it during the copy.
             let page = unsafe { &*source.cast::<[[u64; 8]; PAGE / 64]>() };
-            // A line at a time: vectors, and an early end.
+            // Tests 64 bytes at a time: the compiler uses vector instructions, and the first line that is not zero ends
+            // the loop.
             if page.iter().all(|line| line.iter().fold(0, |bits, word| bits | word) == 0) {
                 continue;
             }
         }
-        // SAFETY: so many bytes of both blocks, which do not overlap.
+        // SAFETY: both blocks hold `count` bytes from here on, and do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(source, to.wrapping_add(offset), count) };
     }
 }
 
 /// Resizes a large block in place or by moving its pages, and returns its address.
 ///
-/// The contents stay up to the smaller size. Returns null and changes nothing if the caller must copy the block.
+/// Keeps the contents up to the smaller size. Returns null and changes nothing if the caller must copy the block.
 pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if bytes <= class::LARGEST || !is_possible(bytes, align) || signal::is_in_handler() {
         return null_mut();
@@ -184,7 +189,7 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     resized
 }
 
-/// Bytes that a large block must claim to become `bytes` long in place. `None`: it must be copied.
+/// Bytes that a large block must claim before it can hold `bytes` bytes. `None`: it must be copied to a new block.
 fn growth(block: *mut u8, bytes: usize, align: usize) -> Option<usize> {
     if emergency::usable(block).is_some() || align > SLICE || !align.is_power_of_two() {
         return None;
@@ -197,14 +202,14 @@ fn growth(block: *mut u8, bytes: usize, align: usize) -> Option<usize> {
 
 /// Resizes a large block in place, or by moving its pages.
 ///
-/// The caller must have claimed its [`growth`], which is released when the answer is null: the block is as it was and must be
-/// copied.
+/// The caller must have claimed the block's [`growth`]. Null: the claim was released, the block is unchanged and must
+/// be copied.
 fn resize_claimed(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
     let Some(tables) = tables() else { return null_mut() };
     let slice = slice_of(tables, block);
     let span = tables.span(slice);
     let (before, after) = (span.requested_bytes(), bytes.next_multiple_of(PAGE));
-    // The program may have written to all of it, also to what is cut off.
+    // The program may have written to the whole block, also to the pages that a smaller size cuts off.
     bits::mark_dirty(tables, slice, before);
     let resized = if resize_in_place(tables, slice, before, after) {
         block
@@ -221,7 +226,8 @@ fn resize_claimed(block: *mut u8, bytes: usize, growth: usize) -> *mut u8 {
     resized
 }
 
-/// Resizes a block of `before` bytes to `after` in place, both whole pages. `false`: there is no room behind it.
+/// Resizes a block from `before` to `after` bytes in place, both multiples of a page. `false`: no room behind the
+/// block.
 fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> bool {
     let (span, count) = (tables.span(slice), after.div_ceil(SLICE));
     let has_them = span.block().is_some_and(|block| count == block.bytes as usize / SLICE);
@@ -235,8 +241,8 @@ fn resize_in_place(tables: &Tables, slice: u32, before: usize, after: usize) -> 
     true
 }
 
-/// Takes slices for a block that grows, and will again: half as many more stay free behind it, as long as no other block needs
-/// them. The caller must have claimed what the block uses.
+/// Takes `count` slices for a block that is growing, where half as many more are free behind them: the block will
+/// probably grow again, into those that stay free. The caller must have claimed the bytes that the block uses.
 fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
     let Some(to) = page_heap::take_slices(tables, count + count / 2, SLICE) else {
         return page_heap::take_slices(tables, count, SLICE);
@@ -245,8 +251,8 @@ fn take_growing(tables: &Tables, count: usize) -> Option<u32> {
     Some(to)
 }
 
-/// Moves the pages of a block that must grow to `after` bytes, whole pages. The caller must have claimed the bytes that it
-/// grows by; the others move along.
+/// Moves the pages of a block that must grow to `after` bytes, a multiple of a page. The caller must have claimed the
+/// bytes that the block grows by; its old bytes stay claimed.
 fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
     let held = tables.span(slice).requested_bytes();
     if held < LEAST_REMAP || !bits::may_remap() {
@@ -256,27 +262,28 @@ fn remap(tables: &Tables, slice: u32, after: usize) -> *mut u8 {
     let Some(to) = take_growing(tables, count) else { return null_mut() };
     let (source, target) = (tables.address(slice), tables.address(to));
     let moved = held.next_multiple_of(process::page_bytes());
-    // SAFETY: both are blocks of ours, at least so long; the new one holds nothing yet.
+    // SAFETY: both blocks are ours and have at least `moved` bytes; the new one has no contents yet.
     let os::Relocation::Moved { restored } = (unsafe { os::relocate(source, target, moved) }) else {
-        // The new slices are never used again, and nothing is moved from now on: this kernel cannot.
+        // This kernel cannot move pages: no block is moved from now on. The new slices may be unmapped, so they are
+        // never reused.
         bits::stop_remapping();
         return null_mut();
     };
     tables.span(to).next.store((after / PAGE) as u32, Relaxed);
-    // Where pages are larger than ours, bytes that were not requested move along.
+    // Where the system's pages exceed 4 KiB, `mremap` also moves bytes behind the requested ones.
     usage::add_dirty(bits::clean_bytes(tables, to, usize::max(after, moved)));
     bits::mark_dirty(tables, to, moved);
     usage::sub_purged(moved - bits::clean_bytes(tables, slice, moved));
     bits::mark_remapped(tables, slice, to);
-    // The moved pages are zeros at the old place; pages behind them are as they were.
+    // At the old address the moved pages now read as zeros; pages behind them are unchanged.
     for (at, pages) in tables.dirty[slice as usize..].iter().take(moved.div_ceil(SLICE)).enumerate() {
         pages.fetch_and(!bits::pages_below(moved - at * SLICE), Relaxed);
     }
-    // Another thread of the program mapped something over these slices: they are never used again.
+    // `false`: another thread of the program mapped something over the old slices, which are then never used again.
     if restored {
         page_heap::free(slice, 0);
     } else {
-        // No block any more: a second free is found out.
+        // Marks the slices as no block, so that a second free of the old address is detected.
         tables.span(slice).heap.store(CACHED, Relaxed);
     }
     page_heap::enforce_limit(tables, Some((to, count, after)));

@@ -1,4 +1,4 @@
-//! Where calls come in, from Rust and from C: sizes and alignments in, blocks out.
+//! The entry points for Rust and C: they take sizes and alignments, and return blocks.
 
 mod large;
 mod slow_path;
@@ -8,9 +8,9 @@ use crate::{class, purge, signal, tables};
 use core::ptr::null_mut;
 pub(crate) use large::{allocate_or_purge, free_any};
 
-/// Allocates `bytes` bytes at a multiple of `align`; null, and `errno`, without memory.
+/// Allocates `bytes` bytes at a multiple of `align`; without memory sets `errno` and returns null.
 ///
-/// Null too when `align` is no power of two. O(1); large blocks O(log gaps).
+/// Returns null too when `align` is no power of two. O(1); O(log gaps) for large blocks.
 #[inline(always)]
 pub fn allocate(bytes: usize, align: usize) -> *mut u8 {
     allocate_of(class::serving(bytes, align), bytes, align)
@@ -25,25 +25,25 @@ pub(crate) fn allocate_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     }
 }
 
-/// Allocates `bytes` bytes at a multiple of 16; classes of sizes up to 1 KiB come from a table.
+/// Allocates `bytes` bytes at a multiple of 16; reads the class of a size up to 1 KiB from a table.
 #[inline(always)]
 pub fn allocate_small(bytes: usize) -> *mut u8 {
     if bytes <= class::TABLED { allocate_tabled(bytes) } else { allocate_larger(bytes) }
 }
 
-/// Out of line, so that the path of small sizes saves no register.
+/// Stays out of line, so that `allocate_small` saves no registers on its fast path.
 #[inline(never)]
 extern "C" fn allocate_larger(bytes: usize) -> *mut u8 {
     allocate(bytes, 16)
 }
 
-/// Allocates `bytes` zeros at a multiple of `align`; of a large block only dirty pages are written.
+/// Allocates `bytes` zeros at a multiple of `align`; of a large block clears only the dirty pages.
 #[inline(always)]
 pub fn allocate_zeroed(bytes: usize, align: usize) -> *mut u8 {
     allocate_zeroed_of(class::serving(bytes, align), bytes, align)
 }
 
-/// Allocates zeros in a block of the class that serves `bytes` at `align`.
+/// Allocates `bytes` zeros in a block of `class`, which must serve `bytes` at `align`.
 #[inline(always)]
 pub(crate) fn allocate_zeroed_of(class: usize, bytes: usize, align: usize) -> *mut u8 {
     if class == class::NONE {
@@ -57,20 +57,21 @@ pub(crate) fn allocate_zeroed_of(class: usize, bytes: usize, align: usize) -> *m
     block
 }
 
-/// Allocates `bytes` zeros, a size known at run time: up to 64 bytes are cleared without a call.
+/// Allocates `bytes` zeros for a size known at run time; clears up to 64 bytes without a call.
 #[inline(always)]
 pub fn allocate_zeroed_small(bytes: usize) -> *mut u8 {
     if bytes > 64 {
         return allocate_zeroed_larger(bytes);
     }
-    // The class is the number of 16-byte steps; for 0 bytes class 0, of which the cache never has a block.
+    // The class of a small size is its number of 16-byte steps. 0 bytes give class 0, of which a cache never has a
+    // block.
     match cache::pop(bytes.div_ceil(16)) {
         Some(block) => clear(block, bytes),
         None => allocate_zeroed_larger(bytes),
     }
 }
 
-/// Clears a block of up to 64 bytes, from both ends, so that few stores of constant length suffice for every size.
+/// Clears a block of up to 64 bytes from both ends: two stores of constant length, which may overlap, cover every size.
 #[inline(always)]
 fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes <= 32 {
@@ -82,17 +83,17 @@ fn clear(block: *mut u8, bytes: usize) -> *mut u8 {
     block
 }
 
-/// Clears the first and the last `END` of `bytes` bytes, which must be at least as many.
+/// Clears the first and the last `END` bytes of a block of `bytes` bytes, which must be at least `END`.
 #[inline(always)]
 fn clear_ends<const END: usize>(block: *mut u8, bytes: usize) {
-    // SAFETY: the first bytes of the block.
+    // SAFETY: the block has at least `END` bytes.
     unsafe { block.write_bytes(0, END) };
     let last = block.wrapping_add(bytes).wrapping_sub(END);
-    // SAFETY: its last bytes.
+    // SAFETY: `last` lies `END` bytes before the end of the block.
     unsafe { last.write_bytes(0, END) };
 }
 
-/// Out of line, as in `allocate_larger`.
+/// Stays out of line for the same reason as `allocate_larger`.
 #[inline(never)]
 extern "C" fn allocate_zeroed_larger(bytes: usize) -> *mut u8 {
     allocate_zeroed(bytes, 16)
@@ -105,18 +106,18 @@ pub fn allocate_aligned(bytes: usize, align: usize) -> *mut u8 {
         return allocate_aligned_larger(bytes, align);
     }
     let align = align.max(16);
-    // Rounded up as `class::padded` does; sizes up to 1 KiB are in the table. 0 bytes, and sums that wrap, take the other path.
+    // Rounds up as `class::padded` does, but for 0 bytes and sums that wrap, which fail the test below.
     let padded = bytes.wrapping_add(align - 1) & align.wrapping_neg();
     if padded.wrapping_sub(1) < class::TABLED { allocate_tabled(padded) } else { allocate_aligned_larger(bytes, align) }
 }
 
-/// Out of line, as in `allocate_larger`.
+/// Stays out of line for the same reason as `allocate_larger`.
 #[inline(never)]
 extern "C" fn allocate_aligned_larger(bytes: usize, align: usize) -> *mut u8 {
     allocate(bytes, align)
 }
 
-/// Allocates a block of a class. Null when there is no memory.
+/// Allocates a block of a class. Null without memory.
 #[inline(always)]
 pub(crate) fn allocate_class(class: usize) -> *mut u8 {
     match cache::pop(class) {
@@ -125,13 +126,13 @@ pub(crate) fn allocate_class(class: usize) -> *mut u8 {
     }
 }
 
-/// Allocates a block of at most 1 KiB; the class comes from the table in the cache.
+/// Allocates a block for at most 1 KiB; reads the class from the table in the thread's cache.
 #[inline(always)]
 fn allocate_tabled(bytes: usize) -> *mut u8 {
     allocate_class(cache::small_class(bytes))
 }
 
-/// Frees a block of a class; with class 0, any block.
+/// Frees a block of `class`; class 0 accepts any block.
 #[inline(always)]
 pub(crate) fn free_class(block: *mut u8, class: usize) {
     if !cache::push(block, class) {
@@ -139,20 +140,20 @@ pub(crate) fn free_class(block: *mut u8, class: usize) {
     }
 }
 
-/// Frees the blocks that signal handlers freed, and ticks the purge clock if it is due.
+/// Frees the blocks whose free signal handlers deferred, and purges if the purge clock's deadline has passed.
 #[inline]
 pub(crate) fn poll() {
     if !signal::is_in_handler() {
-        // SAFETY: the handler's promise when it freed the block.
+        // SAFETY: the signal handler that freed the block promised that it is live and not used any more.
         signal::drain_deferred(|block| unsafe { free(block) });
     }
     purge::poll();
 }
 
-/// Frees a block that any call here allocated, or null; looks its class up.
+/// Frees null, or a block that any function here allocated; looks up the block's class.
 ///
 /// # Safety
-/// The block is live, or null, and the caller uses it no more.
+/// The block must be live, or null, and the caller must not use it any more.
 #[inline(always)]
 pub unsafe fn free(block: *mut u8) {
     match tables::class_at(block) {
@@ -161,10 +162,10 @@ pub unsafe fn free(block: *mut u8) {
     }
 }
 
-/// The bytes that a live block holds, at least as many as were requested.
+/// Returns the bytes that fit in a live block: at least as many as were requested.
 ///
 /// # Safety
-/// The block is live.
+/// The block must be live.
 #[inline]
 pub unsafe fn usable(block: *mut u8) -> usize {
     match tables::class_at(block).unwrap_or(class::NONE) {
@@ -175,10 +176,10 @@ pub unsafe fn usable(block: *mut u8) -> usize {
 
 /// Resizes a live block to `bytes` bytes, in place or elsewhere; null without memory.
 ///
-/// The contents are kept up to the smaller size; when the answer is null, the block is as it was.
+/// Keeps the contents up to the smaller size; when the result is null, the block is unchanged.
 ///
 /// # Safety
-/// The block is live, and no other thread uses it meanwhile.
+/// The block must be live, and no other thread may use it during the call.
 #[inline]
 pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let before = tables::class_at(block).unwrap_or(class::NONE);
@@ -193,14 +194,14 @@ pub unsafe fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let target = allocate_class(after);
     if !target.is_null() {
         let kept = class::size(before).min(bytes);
-        // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
+        // SAFETY: both blocks hold at least `kept` bytes, and a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
         free_class(block, before);
     }
     target
 }
 
-/// Resizes a block where one of the sizes has no class.
+/// Resizes a block when its old or its new size has no class.
 ///
 /// # Safety
 /// As for [`resize`].
@@ -211,10 +212,12 @@ unsafe fn resize_large(block: *mut u8, before: usize, bytes: usize, align: usize
     unsafe { move_block(block, before, held, bytes, align) }
 }
 
-/// Moves a block of a class, which holds `held` bytes, to one of `bytes` bytes.
+/// Resizes a block of `class`, which holds `held` bytes, to `bytes` bytes.
+///
+/// A large block stays where it is if it can; any other block is copied to a new one.
 ///
 /// # Safety
-/// The block is live, of that class, holds at least `held` bytes, and no other thread uses it meanwhile.
+/// The block must be live, of that class, and have at least `held` bytes; no other thread may use it during the call.
 pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize, align: usize) -> *mut u8 {
     if class == class::NONE {
         let resized = large::resize(block, bytes, align);
@@ -228,10 +231,10 @@ pub unsafe fn move_block(block: *mut u8, class: usize, held: usize, bytes: usize
     }
     let kept = held.min(bytes);
     if class == class::NONE && kept > class::LARGEST {
-        // SAFETY: two blocks, each at least so long.
+        // SAFETY: both blocks hold at least `kept` bytes.
         unsafe { large::copy(block, target, kept) };
     } else {
-        // SAFETY: two blocks, each at least so long; a new block overlaps no live one.
+        // SAFETY: both blocks hold at least `kept` bytes, and a new block overlaps no live one.
         unsafe { core::ptr::copy_nonoverlapping(block, target, kept) };
     }
     free_class(block, class);

@@ -1,26 +1,26 @@
-//! The slow paths of small blocks: a cache without blocks, a cache without room, a thread without a cache.
+//! The slow paths of small blocks: the thread's cache has no block, has no room, or does not exist.
 //!
 //! Promises upward: [`refill`] and [`overflow`] do the whole call.
-//! Asks from below: [`thread`] for the cache and its batches, [`signal`] inside handlers, [`purge`].
+//! Asks from below: [`thread`] for caches and their batches, [`signal`] inside handlers, [`purge`].
 
 use super::{free_any, poll};
 use crate::class::{self, SLICE};
 use crate::spans::GLOBAL_SPANS;
 use crate::{init, os, purge, signal, thread};
 
-/// Allocates a block of a class of which the cache has none.
+/// Allocates a block of a class of which the thread's cache has none, and refills the cache.
 ///
-/// The batch comes from another thread, or from the fullest span.
+/// Takes the batch from the transfer cache, which holds blocks that other threads freed, or from the fullest span.
 #[cold]
 #[inline(never)]
 pub extern "C" fn refill(class: usize) -> *mut u8 {
-    // 0 bytes have a block too.
+    // A request of 0 bytes arrives as class 0 and gets a block of class 1.
     let class = class.max(1);
     if let Some(block) = signal::allocate(class::size(class), class::align(class)) {
         return block;
     }
     let is_ready = init::ready();
-    // First the cache, then the mark: a thread's first call gets one.
+    // `enter_slow_path` marks the thread's cache, so the thread's first call must make the cache before.
     let own = thread::own_cache();
     let _busy = thread::enter_slow_path();
     poll();
@@ -34,14 +34,14 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
     if block.is_null() { exhausted(class) } else { block }
 }
 
-/// Allocates a block when nothing was left: what is free elsewhere is purged first, also of other classes.
+/// Allocates a block after a refill failed: first flushes and purges free memory, also that of other classes.
 #[cold]
 fn exhausted(class: usize) -> *mut u8 {
     let attempt = || Some(thread::allocate_one(class)).filter(|block| !block.is_null());
     purge::retry(SLICE, attempt).unwrap_or_else(os::out_of_memory)
 }
 
-/// Frees a block that the cache has no room for; with class 0 any block.
+/// Frees a block for which the thread's cache has no room; class 0 accepts any block.
 #[cold]
 #[inline(never)]
 pub extern "C" fn overflow(block: *mut u8, class: usize) {

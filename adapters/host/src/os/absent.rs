@@ -1,9 +1,9 @@
-//! Calls that only Linux has: elsewhere they do nothing, and the result says so.
+//! Stand-ins for calls that only Linux has: they do nothing and return a result that says so.
 
 use super::{Relocation, purge};
 use core::ptr::NonNull;
 
-/// Purges whole pages, as [`purge`] does: no mapping ever stands alone here.
+/// Purges whole pages, as [`purge`] does: without [`relocate`] no mapping needs to be merged again.
 ///
 /// # Safety
 /// As for [`purge`].
@@ -12,34 +12,34 @@ pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
     unsafe { purge(at, bytes) }
 }
 
-/// There is no advice for huge pages that every program may give.
+/// Returns `false`: this system takes no advice on huge pages from every program.
 ///
 /// # Safety
-/// None is needed.
+/// Always safe.
 pub unsafe fn advise_huge(_: NonNull<u8>, _: usize, _: bool) -> bool {
     false
 }
 
-/// Nodes are chosen by the system.
+/// Returns `false`: the system chooses NUMA nodes by itself.
 ///
 /// # Safety
-/// None is needed.
+/// Always safe.
 pub unsafe fn bind(_: NonNull<u8>, _: usize, _: i32, _: u64) -> bool {
     false
 }
 
-/// Pages cannot be moved.
+/// Refuses: this system cannot move pages.
 ///
 /// # Safety
-/// None is needed.
+/// Always safe.
 pub unsafe fn relocate(_: NonNull<u8>, _: NonNull<u8>, _: usize) -> Relocation {
     Relocation::Refused
 }
 
-/// There is no barrier that other threads take part in.
+/// Does nothing: this system has no call that makes other threads pass a barrier.
 pub fn register_barrier() {}
 
-/// See [`register_barrier`].
+/// Returns `false`: see [`register_barrier`].
 pub fn barrier() -> bool {
     false
 }

@@ -8,23 +8,23 @@ use terrace_core::sync::AtomicU32;
 
 /// Maps `bytes` zeros at `address`, or fails.
 ///
-/// An older kernel takes the address as a hint; a mapping elsewhere is unmapped again.
+/// Kernels before 4.17 take the address as a hint; if one maps elsewhere, this unmaps the mapping and fails.
 pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     let mapped = super::unix::map_with(address, bytes, libc::MAP_FIXED_NOREPLACE, READ_WRITE)?;
     if mapped.addr().get() == address {
         return Some(mapped);
     }
-    // SAFETY: mapped here, a moment ago.
+    // SAFETY: mapped just above, and used by nothing.
     unsafe { super::unmap(mapped, bytes) };
     None
 }
 
-/// Purges whole pages: they read as zeros from now on, and cost nothing until they are touched.
+/// Purges whole pages: they read as zeros from now on, and take no memory until they are touched.
 ///
 /// `false`: the system refused.
 ///
 /// # Safety
-/// The pages' contents are needed no more, and `map` or `map_at` mapped them.
+/// `map` or `map_at` must have mapped the pages, and their contents must not be needed any more.
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     let errno = errno();
     // SAFETY: the caller's promise.
@@ -33,9 +33,9 @@ pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     done
 }
 
-/// Purges pages by a fresh mapping, which joins its neighbours.
+/// Purges pages by mapping fresh ones over them, which the kernel merges with neighbouring mappings.
 ///
-/// For pages that were moved here and whose mapping stands alone.
+/// For pages that [`relocate`] moved here, which otherwise stay a mapping of their own.
 ///
 /// # Safety
 /// As for [`purge`].
@@ -48,10 +48,10 @@ pub unsafe fn replace(at: NonNull<u8>, bytes: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// Asks for huge pages under a mapping, or for none. `false` when the kernel has none.
+/// Requests huge pages for a mapping, or refuses them. `false`: the kernel has none.
 ///
 /// # Safety
-/// `map` or `map_at` mapped these pages.
+/// `map` or `map_at` must have mapped these pages.
 pub unsafe fn advise_huge(at: NonNull<u8>, bytes: usize, wanted: bool) -> bool {
     let errno = errno();
     let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
@@ -61,26 +61,27 @@ pub unsafe fn advise_huge(at: NonNull<u8>, bytes: usize, wanted: bool) -> bool {
     done
 }
 
-/// Sets the NUMA policy of a mapping, by the nodes of `mask`.
+/// Sets the NUMA policy of a mapping for the nodes whose bits `mask` has.
 ///
-/// `policy` is a policy of `linux/mempolicy.h` (`MPOL_PREFERRED` 1, `MPOL_BIND` 2, `MPOL_INTERLEAVE` 3, `MPOL_LOCAL` 4). `false`
-/// if the kernel refuses.
+/// `policy` is a value of `linux/mempolicy.h` (`MPOL_PREFERRED` 1, `MPOL_BIND` 2, `MPOL_INTERLEAVE` 3, `MPOL_LOCAL` 4).
+/// `false`: the kernel refused.
 ///
 /// # Safety
-/// `map` or `map_at` mapped these pages.
+/// `map` or `map_at` must have mapped these pages.
 pub unsafe fn bind(at: NonNull<u8>, bytes: usize, policy: i32, mask: u64) -> bool {
     let errno = errno();
     let (nodes, count) = if mask == 0 { (core::ptr::null(), 0) } else { (&raw const mask, 65usize) };
-    // SAFETY: the mask has 64 readable bits (the kernel reads one less than it is told), contents do not change.
+    // SAFETY: `mask` has 64 readable bits (the kernel reads one bit less than it is told); contents do not change.
     let result = unsafe { libc::syscall(libc::SYS_mbind, at.as_ptr(), bytes, policy, nodes, count, 0) };
     set_errno(errno);
     result == 0
 }
 
-/// Moves the memory under `bytes` bytes at `from` to `to`.
+/// Moves the pages of `bytes` bytes from address `from` to address `to`, without copying.
 ///
 /// # Safety
-/// Both are whole pages that this module mapped; the contents at `to` are needed no more, and they do not overlap.
+/// Both must be whole pages that this module mapped and must not overlap; the contents at `to` must not be needed any
+/// more.
 pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Relocation {
     let errno = errno();
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -93,9 +94,9 @@ pub unsafe fn relocate(from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> Relo
     if moved { Relocation::Moved { restored } } else { Relocation::Refused }
 }
 
-/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`.
+/// Sleeps until another thread wakes the waiters of `word`. Returns at once if `word` is not `seen`.
 ///
-/// May return spuriously. Sleeps at most `milliseconds`; 0: without limit.
+/// May return spuriously. Sleeps at most `milliseconds`; 0: no limit.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let errno = errno();
     let time = libc::timespec {
@@ -103,14 +104,14 @@ pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
         tv_nsec: libc::c_long::from((milliseconds % 1000) * 1_000_000),
     };
     let time = if milliseconds == 0 { core::ptr::null() } else { &raw const time };
-    // SAFETY: the word outlives the call, and so does the time; the kernel reads both.
+    // SAFETY: `word` and `time` outlive the call, and the kernel only reads them.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, seen, time) };
     set_errno(errno);
 }
 
-/// Wakes `count` waiters of `word`.
+/// Wakes up to `count` waiters of `word`.
 pub fn wake(word: &AtomicU32, count: i32) {
-    // SAFETY: the kernel takes the address as a name and writes nothing.
+    // SAFETY: the kernel uses the address as a key only, and writes nothing.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count) };
 }
 
@@ -118,48 +119,48 @@ pub fn wake(word: &AtomicU32, count: i32) {
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// Registers the process for [`barrier`].
+/// Registers the process for [`barrier`], as the kernel requires.
 ///
-/// Costs nothing at the start, when a process has one thread.
+/// Cheap at the allocator's start, while the process has one thread.
 pub fn register_barrier() {
     membarrier(REGISTER_PRIVATE_EXPEDITED);
 }
 
-/// Has every thread of this process pass a full memory barrier, wherever it is.
+/// Makes every thread of this process execute a full memory barrier, at whatever instruction it is.
 ///
-/// `false`: this kernel cannot.
+/// `false`: this kernel has no such call.
 pub fn barrier() -> bool {
-    // A child of a fork, or a process whose start was refused, registers now.
+    // Registers again if the first command fails: in a child of a fork, or where the first registration was refused.
     membarrier(PRIVATE_EXPEDITED) || membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED)
 }
 
 fn membarrier(command: i32) -> bool {
     let errno = errno();
-    // SAFETY: orders memory, changes none.
+    // SAFETY: the call orders accesses to memory and changes none.
     let done = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0;
     set_errno(errno);
     done
 }
 
-/// Milliseconds since some moment before the process began.
+/// Milliseconds since a fixed moment before the process began.
 ///
-/// As coarse as the kernel's tick, which is the cheapest clock.
+/// Advances with the kernel's tick, every few milliseconds: the coarse clock is the cheapest.
 pub fn milliseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is ours to be written.
+    // SAFETY: `time` is local and writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-/// Bits that differ from process to process, the same for every copy of this code in one.
+/// Random bits that differ between processes; all copies of this code in one process get the same.
 ///
-/// Mixed from the last eight of the random bytes that the kernel passed (the first are the stack's canary), so that addresses
-/// reveal none of them.
+/// Hashes the last eight of the 16 random bytes that the kernel passes to a process (the first eight become the stack's
+/// canary), so that addresses chosen by these bits reveal none of those bytes.
 pub fn random() -> u64 {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let bytes = core::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
-    // SAFETY: 16 bytes that the kernel laid there, or null.
+    // SAFETY: null, or the address of 16 bytes that the kernel wrote for this process.
     unsafe { bytes.as_ref() }.map_or(0, |bytes| mix((u128::from_le_bytes(*bytes) >> 64) as u64))
 }
 
@@ -172,27 +173,27 @@ fn mix(mut bits: u64) -> u64 {
 
 /// Whether this process was given rights that its user lacks.
 ///
-/// Then the environment must not change its settings.
+/// The environment must not change the settings of such a process.
 pub fn is_secure() -> bool {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The C library's place for the thread's error number.
+/// The address of the running thread's `errno`.
 pub(super) fn errno_place() -> *mut i32 {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::__errno_location() }
 }
 
 /// Bytes of memory that the process's control group may use, or `usize::MAX`.
 ///
-/// Reads version 2 (`memory.max` of the group that `/proc/self/cgroup` names and of those above it), or version 1 as containers
-/// mount it.
+/// Reads cgroup version 2 (`memory.max` of the group that `/proc/self/cgroup` names, and of the groups above it), and
+/// version 1 at the path where containers mount it; returns the lowest limit.
 pub fn memory_limit() -> usize {
     let mut buffer = [0; 1024];
     let mut limit = usize::MAX;
     if let Some(text) = read(c"/proc/self/cgroup", &mut buffer) {
-        // The line of version 2 is `0::/path`.
+        // Version 2 has the line `0::/path`.
         if let Some(path) = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::")) {
             limit = limit_of_group(b"/sys/fs/cgroup", path);
         }
@@ -201,7 +202,7 @@ pub fn memory_limit() -> usize {
     limit.min(read(file, &mut buffer).and_then(number).unwrap_or(usize::MAX))
 }
 
-/// The least `memory.max` from a group up to the root, which is mounted at `mount`.
+/// The lowest `memory.max` of the group `path` and all groups above it, up to the root, which is mounted at `mount`.
 fn limit_of_group(mount: &[u8], path: &[u8]) -> usize {
     const NAME: &[u8] = b"/memory.max\0";
     let mut limit = usize::MAX;
@@ -225,23 +226,23 @@ fn limit_of_group(mount: &[u8], path: &[u8]) -> usize {
     }
 }
 
-/// The first bytes of a small file.
+/// Reads the first bytes of a file, as many as fit in `buffer`.
 fn read<'a>(name: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let errno = errno();
-    // SAFETY: the name is a string.
+    // SAFETY: `name` is a C string.
     let file = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let mut count = -1;
     if file >= 0 {
-        // SAFETY: the buffer is ours to be written.
+        // SAFETY: the buffer is local and writable.
         count = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
-        // SAFETY: opened above.
+        // SAFETY: `file` was opened above, and is closed once.
         unsafe { libc::close(file) };
     }
     set_errno(errno);
     buffer.get(..usize::try_from(count).ok()?)
 }
 
-/// The number at the start of a text; `None` for `max`.
+/// The decimal number at the start of a text; `None` without digits, as in `max`, or on overflow.
 fn number(text: &[u8]) -> Option<usize> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     core::str::from_utf8(&text[..digits]).ok()?.parse().ok()

@@ -1,14 +1,17 @@
-//! What the allocator needs of an operating system: one small file for each, the same functions in all.
+//! The operating system's calls that the allocator needs: one small file for each system, the same functions in all.
 //!
 //! Promises upward, for every system:
 //! - [`map`], [`map_at`], [`reserve`], [`commit`], [`unmap`], [`purge`], [`replace`], [`relocate`],
 //!   [`advise_huge`], [`bind`]: address space and the memory under it
-//! - [`wait`], [`wake`]: a thread sleeps until a word changes; [`register_barrier`], [`barrier`]: one for all threads
+//! - [`wait`], [`wake`]: a thread sleeps until a word changes; [`register_barrier`], [`barrier`]: a barrier in all
+//!   threads
 //! - [`milliseconds`]: a clock that costs a few nanoseconds and never goes back
-//! - [`errno`], [`set_errno`]; [`write_stderr`], [`abort`]: a line on standard error without an allocation; the end
-//! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: what this machine and process are
+//! - [`errno`], [`set_errno`]; [`write_stderr`], [`abort`]: a line on standard error without an allocation; the
+//!   process's end
+//! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: facts of this machine and
+//!   process
 //! - [`variable`], [`each_variable`]: the environment, without an allocation
-//! - [`spawn`], [`at_fork`], [`Key`]: threads; [`handler_stack`]: where signal handlers run
+//! - [`spawn`], [`at_fork`], [`Key`]: threads, forks; [`handler_stack`]: the stack on which a signal handler runs
 //!
 //! Asks from below: `libc`. Nothing here allocates, panics, or touches a thread-local variable with a destructor.
 
@@ -37,20 +40,21 @@ mod windows;
 #[cfg(windows)]
 pub use windows::*;
 
-/// The result of moving memory from one place to another.
+/// The result of [`relocate`], which moves pages to another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux moves anything"))]
 pub enum Relocation {
-    /// The memory was moved.
+    /// The pages were moved.
     Moved {
-        /// Whether there are zeros at the old place: another thread of the program may have mapped something there in between.
+        /// Whether zeros were mapped at the old address again; `false` if another thread mapped something there in
+        /// between.
         restored: bool,
     },
-    /// The memory is where it was. The new place must not be used: its contents are not known.
+    /// The pages were not moved. The new address must not be used: the kernel may have unmapped it.
     Refused,
 }
 
-/// Sets `errno` to "no memory" and returns null.
+/// Sets `errno` to `ENOMEM` and returns null.
 #[cold]
 pub fn out_of_memory() -> *mut u8 {
     set_errno(ENOMEM);

@@ -1,24 +1,24 @@
-//! What Linux and macOS share: POSIX.
+//! The POSIX calls that Linux and macOS share.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{NonNull, null_mut};
 
-/// Maps `bytes` bytes of zeros anywhere.
+/// Maps `bytes` bytes of zeros at an address that the system chooses.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_with(0, bytes, 0, READ_WRITE)
 }
 
-/// Reserves addresses without memory, anywhere.
+/// Reserves addresses, which the system chooses, without memory.
 ///
-/// The system neither accounts for them nor locks them by `mlockall` until they are [`commit`]ted.
+/// Until they are [`commit`]ted, they do not count as committed memory, and `mlockall` does not lock them.
 pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
     map_with(0, bytes, libc::MAP_NORESERVE, libc::PROT_NONE)
 }
 
-/// Commits whole pages that were reserved: they read as zeros. `false` without memory.
+/// Backs reserved pages with memory; they read as zeros. `false` without memory.
 ///
 /// # Safety
-/// These pages were reserved by this file.
+/// [`reserve`] must have returned these addresses; they must be whole pages.
 pub unsafe fn commit(at: NonNull<u8>, bytes: usize) -> bool {
     let errno = errno();
     // SAFETY: the caller's promise; what is committed already stays as it is.
@@ -27,10 +27,10 @@ pub unsafe fn commit(at: NonNull<u8>, bytes: usize) -> bool {
     done
 }
 
-/// Protection of memory that is used.
+/// Protection of usable memory.
 pub(super) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// An anonymous private mapping.
+/// Makes an anonymous private mapping; `address` is a hint unless `flags` says more.
 pub(super) fn map_with(address: usize, bytes: usize, flags: i32, protection: i32) -> Option<NonNull<u8>> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let hint = core::ptr::without_provenance_mut(address);
@@ -44,7 +44,7 @@ pub(super) fn map_with(address: usize, bytes: usize, flags: i32, protection: i32
 /// Unmaps a mapping, or whole pages of one.
 ///
 /// # Safety
-/// No thread uses these pages any more, and this file mapped them.
+/// No thread may use these pages any more, and a function of this file must have mapped them.
 pub unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
     let errno = errno();
     // SAFETY: the caller's promise. A failure (too many mappings) leaves them mapped, which wastes and breaks nothing.
@@ -52,51 +52,51 @@ pub unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
     set_errno(errno);
 }
 
-/// Bytes of a page here.
+/// Bytes of the system's page.
 pub fn page_bytes() -> usize {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Bytes of memory this machine has; 0 when it does not say.
+/// Bytes of the machine's memory; 0 if the system does not say.
 pub fn physical_bytes() -> usize {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     usize::try_from(pages).unwrap_or(0).saturating_mul(page_bytes())
 }
 
-/// Bytes of address space this process may have; `usize::MAX` without a limit.
+/// The limit on this process's address space in bytes (`ulimit -v`); `usize::MAX`: none.
 pub fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is ours to be written.
+    // SAFETY: `limit` is local and writable.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0;
     if failed || limit.rlim_cur == libc::RLIM_INFINITY { usize::MAX } else { limit.rlim_cur as usize }
 }
 
-/// Writes bytes to standard error, in one piece where the system can. A failure is ignored.
+/// Writes bytes to standard error in one call, and ignores a failure.
 pub fn write_stderr(text: &[u8]) {
     let errno = errno();
-    // SAFETY: the bytes are readable.
+    // SAFETY: `text` is readable for its whole length.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     set_errno(errno);
 }
 
-/// Ends the process, as glibc does when it finds its heap broken.
+/// Aborts the process, as glibc does when it finds its heap corrupt.
 pub fn abort() -> ! {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::abort() }
 }
 
-/// Yields the running thread's time.
+/// Lets another thread run on this processor.
 pub fn yield_now() {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::sched_yield() };
 }
 
 /// The value of an environment variable; `name` ends with `=`.
 ///
-/// `None` too before the C library knows the environment.
+/// Also `None` while the C library has not set `environ` yet.
 pub fn variable(name: &str) -> Option<&'static CStr> {
     entries().find_map(|entry| {
         let text = entry.to_bytes_with_nul();
@@ -109,7 +109,7 @@ pub fn each_variable(mut each: impl FnMut(&[u8])) {
     entries().filter_map(|entry| entry.to_bytes().split(|&byte| byte == b'=').next()).for_each(&mut each);
 }
 
-/// The environment's entries; none before the C library knows it.
+/// The entries of the environment; none while the C library has not set `environ` yet.
 fn entries() -> impl Iterator<Item = &'static CStr> {
     let mut at = environ();
     core::iter::from_fn(move || {
@@ -123,24 +123,24 @@ fn entries() -> impl Iterator<Item = &'static CStr> {
     })
 }
 
-/// The environment, when it is known already.
+/// The C library's `environ`; `None` early in the start of a process, before the C library has set it.
 pub fn environ() -> Option<NonNull<*mut c_char>> {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
     }
-    // SAFETY: the C library's variable; read once, while the process starts.
+    // SAFETY: `environ` is the C library's variable; it is read while the process starts, when no thread changes it.
     NonNull::new(unsafe { environ })
 }
 
-/// The value of a thread-specific key, and the call when a thread ends.
+/// A pthread key: a value for each thread, passed to a destructor when the thread ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Key(libc::pthread_key_t);
 
 impl Key {
-    /// A key whose destructor gets a thread's value, if it has one, when the thread ends.
+    /// Makes a key. When a thread ends, `destructor` is called with the thread's value if that is not null.
     pub fn new(destructor: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         let mut key = 0;
-        // SAFETY: `key` is ours to be written; the destructor lives as long as the program.
+        // SAFETY: `key` is local and writable; the destructor lives as long as the program.
         let failed = unsafe { libc::pthread_key_create(&raw mut key, Some(destructor)) } != 0;
         if failed { None } else { Some(Self(key)) }
     }
@@ -151,7 +151,7 @@ impl Key {
         self.0 as u32
     }
 
-    /// The key of a number.
+    /// The key that [`number`](Self::number) returned a number for.
     pub const fn from_number(number: u32) -> Self {
         Self(number as libc::pthread_key_t)
     }
@@ -165,18 +165,21 @@ impl Key {
 
     /// Sets this thread's value.
     pub fn set(self, value: *mut c_void) {
-        // SAFETY: the key was made by `new`. Without memory for it nothing is set, and the thread leaves its cache behind.
+        // SAFETY: the key was made by `new`. Without memory the call sets nothing, and the thread's cache is lost when
+        // it ends.
         unsafe { libc::pthread_setspecific(self.0, value) };
     }
 
-    /// Takes the key out of use: its destructor is not called any more.
+    /// Deletes the key: its destructor is not called any more.
     pub fn delete(self) {
         // SAFETY: the key was made by `new`.
         unsafe { libc::pthread_key_delete(self.0) };
     }
 }
 
-/// Registers what to do before a fork, and after it in parent and child.
+/// Registers functions for forks: one to call before, one after in the parent, one in the child.
+///
+/// `false` without memory.
 pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), child: unsafe extern "C" fn()) -> bool {
     // SAFETY: the functions live as long as the program.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) == 0 }
@@ -184,31 +187,31 @@ pub fn at_fork(prepare: unsafe extern "C" fn(), parent: unsafe extern "C" fn(), 
 
 /// Starts a thread with every signal blocked, and returns its handle for [`join`].
 ///
-/// Its stack is small, since limits on addresses count it.
+/// The stack is small, since limits on address space count it.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
-    /// Room for the thread-local variables of every library, which lie there too.
+    /// Bytes of the stack: the thread-local variables of all libraries lie there too.
     const STACK: usize = 256 << 10;
     let errno = errno();
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut attributes = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
-    // SAFETY: `attributes` is ours to be written.
+    // SAFETY: `attributes` is local and writable.
     unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
-    // SAFETY: made by the call above; a size that it refuses leaves the default.
+    // SAFETY: the call above initialised `attributes`; a size that this call refuses leaves the default.
     unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) };
-    // SAFETY: `all` is ours to be written.
+    // SAFETY: `all` is local and writable.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: both sets are ours, `all` was filled.
+    // SAFETY: both sets are local, and `all` was filled.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
     let mut thread = core::mem::MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: `thread` is ours to be written; the body lives as long as the program.
+    // SAFETY: `thread` is local and writable; the body lives as long as the program.
     let failed = unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), body, null_mut()) } != 0;
     // SAFETY: `before` was written by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut()) };
-    // SAFETY: made above.
+    // SAFETY: `pthread_attr_init` made `attributes` above.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     set_errno(errno);
-    // SAFETY: written by the call that made the thread.
+    // SAFETY: `pthread_create` wrote `thread`, since it did not fail.
     (!failed).then(|| unsafe { thread.assume_init() } as usize)
 }
 
@@ -219,37 +222,37 @@ pub fn join(thread: usize) {
     unsafe { libc::pthread_join(thread as libc::pthread_t, null_mut()) };
 }
 
-/// The alternate signal stack of the running thread, if an address lies in it.
+/// The alternate signal stack of the running thread, if `address` lies in it.
 ///
-/// Returns its first address and the one behind it.
+/// Returns its first address and the address behind its last byte.
 pub fn handler_stack(address: usize) -> Option<(usize, usize)> {
     let mut stack = core::mem::MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: asks only; `stack` is ours to be written.
+    // SAFETY: asks only; `stack` is local and writable.
     let failed = unsafe { libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) } != 0;
-    // SAFETY: zeros, or what the call wrote.
+    // SAFETY: `stack` holds zeros or the values that the call wrote, both valid.
     let stack = unsafe { stack.assume_init() };
     let (low, end) = (stack.ss_sp.addr(), stack.ss_sp.addr().saturating_add(stack.ss_size));
     (!failed && (low..end).contains(&address)).then_some((low, end))
 }
 
-/// The thread's error number.
+/// Reads the running thread's `errno`.
 pub fn errno() -> i32 {
-    // SAFETY: the C library's place for this thread.
+    // SAFETY: `errno_place` points to this thread's `errno`.
     unsafe { *super::errno_place() }
 }
 
-/// Sets the thread's error number.
+/// Sets the running thread's `errno`.
 pub fn set_errno(value: i32) {
-    // SAFETY: the C library's place for this thread.
+    // SAFETY: `errno_place` points to this thread's `errno`.
     unsafe { *super::errno_place() = value };
 }
 
-/// `errno` without memory.
+/// Value of `errno` when there is no memory.
 pub const ENOMEM: i32 = libc::ENOMEM;
 
-/// A number that no other living thread has, never 0.
+/// Identifies the running thread: a number that no other living thread has, never 0.
 #[inline]
 pub fn thread() -> usize {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::pthread_self() as usize }
 }

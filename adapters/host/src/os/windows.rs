@@ -1,4 +1,5 @@
-//! Windows: mappings, waiting, the clock, fiber-local storage for the end of threads. There is no fork.
+//! Windows: mappings, waiting, the clock, and fiber-local storage, whose callbacks tell the end of threads. There is no
+//! fork.
 
 use core::ffi::{CStr, c_void};
 use core::ptr::{NonNull, null, null_mut};
@@ -17,24 +18,24 @@ use windows_sys::Win32::System::Threading::{
     WaitOnAddress, WakeByAddressAll, WakeByAddressSingle,
 };
 
-/// `ERROR_NOT_ENOUGH_MEMORY`.
+/// Error number when there is no memory: `ERROR_NOT_ENOUGH_MEMORY`.
 pub const ENOMEM: i32 = 8;
 
-/// Maps `bytes` bytes of zeros anywhere.
+/// Maps `bytes` bytes of zeros at an address that the system chooses.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_at(0, bytes)
 }
 
-/// Reserves addresses without memory, anywhere, until they are [`commit`]ted.
+/// Reserves addresses, which the system chooses, without memory; [`commit`] backs them.
 pub fn reserve(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: the system gives no addresses that are in use.
     NonNull::new(unsafe { VirtualAlloc(null(), bytes, MEM_RESERVE, PAGE_READWRITE) }.cast())
 }
 
-/// Commits whole pages that were reserved: they read as zeros.
+/// Backs reserved pages with memory; they read as zeros. `false` without memory.
 ///
 /// # Safety
-/// These pages were reserved by this file.
+/// [`reserve`] must have returned these addresses; they must be whole pages.
 pub unsafe fn commit(at: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the caller's promise; what is committed already stays as it is.
     !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
@@ -47,10 +48,10 @@ pub fn map_at(address: usize, bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { VirtualAlloc(hint, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE) }.cast())
 }
 
-/// Unmaps a mapping, whole.
+/// Unmaps a whole mapping; `at` must be its first address.
 ///
 /// # Safety
-/// No thread uses these pages any more, and this file mapped them in one call.
+/// No thread may use these pages any more, and one call of this file must have mapped them.
 pub unsafe fn unmap(at: NonNull<u8>, _bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { VirtualFree(at.as_ptr().cast(), 0, MEM_RELEASE) };
@@ -59,110 +60,110 @@ pub unsafe fn unmap(at: NonNull<u8>, _bytes: usize) {
 /// Purges whole pages: they read as zeros from now on.
 ///
 /// # Safety
-/// The pages' contents are needed no more, and `map` or `map_at` mapped them.
+/// `map` or `map_at` must have mapped the pages, and their contents must not be needed any more.
 pub unsafe fn purge(at: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the caller's promise.
     let gone = unsafe { VirtualFree(at.as_ptr().cast(), bytes, MEM_DECOMMIT) } != 0;
-    // SAFETY: the addresses stay reserved by us.
+    // SAFETY: this process keeps the addresses reserved.
     gone && !unsafe { VirtualAlloc(at.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) }.is_null()
 }
 
-/// Sleeps until another thread wakes the waiters of `word`, unless it is no longer `seen`.
+/// Sleeps until another thread wakes the waiters of `word`. Returns at once if `word` is not `seen`.
 ///
-/// Sleeps at most `milliseconds`; 0: without limit.
+/// Sleeps at most `milliseconds`; 0: no limit.
 pub fn wait(word: &AtomicU32, seen: u32, milliseconds: u32) {
     let time = if milliseconds == 0 { INFINITE } else { milliseconds };
     // SAFETY: both words outlive the call.
     unsafe { WaitOnAddress(word.as_ptr().cast(), (&raw const seen).cast(), size_of::<u32>(), time) };
 }
 
-/// Wakes one waiter of `word`, or all.
+/// Wakes one waiter of `word` if `count` is 1, otherwise all.
 pub fn wake(word: &AtomicU32, count: i32) {
     let address = word.as_ptr().cast();
     if count == 1 {
-        // SAFETY: the address is a name.
+        // SAFETY: the call uses the address as a key only, and does not access it.
         unsafe { WakeByAddressSingle(address) };
     } else {
-        // SAFETY: the address is a name.
+        // SAFETY: the call uses the address as a key only, and does not access it.
         unsafe { WakeByAddressAll(address) };
     }
 }
 
 /// Milliseconds since the system started.
 pub fn milliseconds() -> u64 {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     unsafe { GetTickCount64() }
 }
 
 fn system() -> SYSTEM_INFO {
     let mut info = core::mem::MaybeUninit::zeroed();
-    // SAFETY: `info` is ours to be written.
+    // SAFETY: `info` is local and writable.
     unsafe { GetSystemInfo(info.as_mut_ptr()) };
     // SAFETY: zeros are a value of every field, and the call wrote them.
     unsafe { info.assume_init() }
 }
 
-/// Bytes of a page.
+/// Bytes of the system's page.
 pub fn page_bytes() -> usize {
     system().dwPageSize as usize
 }
 
-/// Bytes of memory this machine has.
+/// Bytes of the machine's memory.
 pub fn physical_bytes() -> usize {
     let mut status = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..Default::default() };
-    // SAFETY: `status` is ours to be written and says its length.
+    // SAFETY: `status` is local and writable and says its length.
     unsafe { GlobalMemoryStatusEx(&raw mut status) };
     status.ullTotalPhys as usize
 }
 
-/// Bytes of address space this process may have: what it commits is limited, not addresses.
+/// Returns `usize::MAX`: Windows limits the memory that a process commits, not its addresses.
 pub fn address_limit() -> usize {
     usize::MAX
 }
 
-/// Job objects limit what is committed, and a refused mapping says so.
+/// Returns `usize::MAX`: a job object's limit on committed memory shows as a refused mapping.
 pub fn memory_limit() -> usize {
     usize::MAX
 }
 
-/// Bits that differ from process to process: where the system placed this program's stack.
+/// Bits that differ between processes: the address at which the system placed the thread's stack.
 pub fn random() -> u64 {
     let here = 0u8;
     (&raw const here).addr() as u64 >> 4
 }
 
-/// There are no programs with more rights than their user.
+/// Returns `false`: Windows has no setuid programs.
 pub fn is_secure() -> bool {
     false
 }
 
 /// Writes bytes to standard error.
 pub fn write_stderr(text: &[u8]) {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     let file = unsafe { GetStdHandle(STD_ERROR_HANDLE) };
-    // SAFETY: the bytes are readable.
+    // SAFETY: `text` is readable for its whole length.
     unsafe { WriteFile(file, text.as_ptr(), text.len() as u32, null_mut(), null_mut()) };
 }
 
-/// Ends the process.
+/// Aborts the process.
 pub fn abort() -> ! {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { libc::abort() }
 }
 
-/// Yields the running thread's time.
+/// Lets another thread run on this processor.
 pub fn yield_now() {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { SwitchToThread() };
 }
 
-/// A number that no other living thread has, never 0.
+/// Identifies the running thread: a number that no other living thread has, never 0.
 pub fn thread() -> usize {
-    // SAFETY: a query.
+    // SAFETY: the call has no precondition; it only reads a value of the system.
     unsafe { GetCurrentThreadId() as usize }
 }
 
-/// None: the environment is not read here, settings are made by calls.
+/// Returns `None`: on Windows programs change settings by calls only, and the environment is not read.
 pub fn variable(_: &str) -> Option<&'static CStr> {
     None
 }
@@ -170,17 +171,17 @@ pub fn variable(_: &str) -> Option<&'static CStr> {
 /// Does nothing: see [`variable`].
 pub fn each_variable(_: impl FnMut(&[u8])) {}
 
-/// None: see [`variable`].
+/// Returns `None`: see [`variable`].
 pub fn environ() -> Option<NonNull<*mut core::ffi::c_char>> {
     None
 }
 
-/// The value of a fiber-local slot, and the call when a thread ends.
+/// A fiber-local slot: a value for each thread, passed to a callback when the thread ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Key(u32);
 
 impl Key {
-    /// A slot whose callback gets a thread's value, if it has one, when the thread ends.
+    /// Allocates a slot. `destructor` gets the value of each thread that ends, unless that is null.
     pub fn new(destructor: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
         // SAFETY: on 64-bit Windows "C" and "system" are one convention, and the argument is a pointer in both.
         let callback = unsafe { core::mem::transmute::<unsafe extern "C" fn(*mut c_void), _>(destructor) };
@@ -194,18 +195,18 @@ impl Key {
         self.0
     }
 
-    /// The slot of a number.
+    /// The slot that [`number`](Self::number) returned a number for.
     pub const fn from_number(number: u32) -> Self {
         Self(number)
     }
 
     /// This thread's value; null when it has none.
     pub fn get(self) -> *mut c_void {
-        // SAFETY: a query.
+        // SAFETY: the call has no precondition; it only reads a value of the system.
         let error = unsafe { GetLastError() };
-        // SAFETY: the slot was made by `new`. The query changes the error number, which is put back.
+        // SAFETY: the slot was made by `new`. The query changes the thread's last error, which is restored below.
         let value = unsafe { FlsGetValue(self.0) };
-        // SAFETY: see above.
+        // SAFETY: the call has no precondition.
         unsafe { SetLastError(error) };
         value
     }
@@ -216,22 +217,22 @@ impl Key {
         unsafe { FlsSetValue(self.0, value) };
     }
 
-    /// Takes the slot out of use.
+    /// Frees the slot: its callback is not called for threads that end later.
     pub fn delete(self) {
         // SAFETY: the slot was made by `new`.
         unsafe { FlsFree(self.0) };
     }
 }
 
-/// There is no fork.
+/// Does nothing: Windows has no fork.
 pub fn at_fork(_: unsafe extern "C" fn(), _: unsafe extern "C" fn(), _: unsafe extern "C" fn()) -> bool {
     true
 }
 
-/// The function of a thread of our own.
+/// The function that [`run`] calls on the purge thread, the only thread that [`spawn`] starts.
 static BODY: core::sync::atomic::AtomicPtr<()> = core::sync::atomic::AtomicPtr::new(null_mut());
 
-/// Calls [`BODY`] in the convention of the system.
+/// The thread's entry in the system's calling convention: calls [`BODY`].
 unsafe extern "system" fn run(argument: *mut c_void) -> u32 {
     let body = BODY.load(core::sync::atomic::Ordering::Acquire);
     // SAFETY: `spawn` stored it before the thread began.
@@ -240,7 +241,7 @@ unsafe extern "system" fn run(argument: *mut c_void) -> u32 {
     0
 }
 
-/// Starts a thread of its own: its handle.
+/// Starts a thread that runs `body`, and returns its handle.
 pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     BODY.store(body as *mut (), core::sync::atomic::Ordering::Release);
     // SAFETY: `run` lives as long as the program.
@@ -248,13 +249,13 @@ pub fn spawn(body: extern "C" fn(*mut c_void) -> *mut c_void) -> Option<usize> {
     (!thread.is_null()).then(|| thread.addr())
 }
 
-/// Sets the thread's error number.
+/// Sets the running thread's last error.
 pub fn set_errno(value: i32) {
-    // SAFETY: asks for nothing.
+    // SAFETY: the call has no precondition.
     unsafe { SetLastError(value as u32) };
 }
 
-/// None: handlers have no stacks of their own here.
+/// Returns `None`: Windows has no alternate signal stacks.
 pub fn handler_stack(_: usize) -> Option<(usize, usize)> {
     None
 }

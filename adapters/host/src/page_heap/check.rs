@@ -1,4 +1,4 @@
-//! The page heap against the tables, and the counters of used and held bytes against both.
+//! Checks the page heap against the tables, and the counters of used and held bytes against both.
 
 use super::{PAGE_HEAP, slice_cache::CACHED};
 use crate::class::{self, PAGE, SLICE};
@@ -8,10 +8,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::sync::AtomicU32;
 use terrace_core::{Allocator, ExtentKind, Violation};
 
-/// Checks every stretch of the range against the records and bits of its slices. O(slices mapped).
+/// Checks every extent of the range against the records and bits of its slices. O(slices mapped).
 ///
 /// # Errors
-/// The first invariant that is broken, and the address of its slices.
+/// The first invariant that is broken, and the address of the extent's first slice.
 pub fn check() -> Result<(), Violation> {
     let guard = PAGE_HEAP.lock();
     let (Some(heap), Some(tables)) = (guard.as_ref(), tables()) else { return Ok(()) };
@@ -50,16 +50,17 @@ fn is_free_backed(tables: &Tables, slice: u32) -> bool {
     bits.is_some_and(|bits| bits.load(Relaxed) >> (slice % 64) & 1 != 0)
 }
 
-/// Checks the counters of [`usage`].
+/// Checks the counters of [`usage`] against the tables.
 ///
-/// Other threads count before they allocate slices and after they free them: only a difference that stays the same for a
-/// second is one. Not in a forked child: what its parent's other threads had counted then stays counted.
+/// Other threads add to the counters before they allocate slices, and subtract after they free them, so only a
+/// difference that stays the same for a second is an error. Does nothing in a forked child: bytes that other threads of
+/// the parent had counted at the fork stay counted there.
 ///
 /// # Errors
-/// The counter that is wrong, and by how much.
+/// The counter that is wrong, and the difference in bytes.
 pub fn check_usage() -> Result<(), Violation> {
     const MILLISECONDS: u64 = 1000;
-    /// No thread wakes its waiters.
+    /// A futex word on which this thread sleeps for a millisecond at a time; no thread wakes it.
     static NEVER: AtomicU32 = AtomicU32::new(0);
     if process::is_forked() {
         return Ok(());
@@ -69,7 +70,7 @@ pub fn check_usage() -> Result<(), Violation> {
         return Ok(());
     }
     while os::milliseconds() - start < MILLISECONDS {
-        // Asleep, so that threads that wait for the page heap's lock get it.
+        // Sleeps, so that threads which wait for the page heap's lock can take it.
         os::wait(&NEVER, 0, 1);
         if difference() != first {
             return Ok(());
@@ -83,7 +84,7 @@ pub fn check_usage() -> Result<(), Violation> {
     Err(Violation { clause, at: if used == 0 { held } else { used } as u64 })
 }
 
-/// What the counters of used and held bytes say more than the tables.
+/// Bytes by which the counters of used and held bytes exceed what the tables say; below 0 they wrap.
 fn difference() -> (usize, usize) {
     let guard = PAGE_HEAP.lock();
     let (Some(heap), Some(tables)) = (guard.as_ref(), tables()) else { return (0, 0) };
@@ -98,7 +99,8 @@ fn difference() -> (usize, usize) {
         let is_span = usize::from(span.class.load(Relaxed)) != class::NONE;
         let in_use = match extent.kind {
             ExtentKind::Live if is_span => dirty(all),
-            // A record that another thread writes meanwhile may say any number of pages.
+            // A record that another thread is writing may say any number of pages: never counts more than the block
+            // has.
             ExtentKind::Live if span.heap.load(Relaxed) != CACHED => match span.next.load(Relaxed) {
                 0 => (span.prev.load(Relaxed) as usize * PAGE).min(all),
                 pages => (pages as usize * PAGE).min(all),

@@ -1,6 +1,7 @@
 //! Purges free memory while the process holds more than its limit or control group allows.
 //!
-//! Promises upward: after [`enforce_limit`] no more is held than may be, as far as free slices reach.
+//! Promises upward: after [`enforce_limit`] the process holds no more than is allowed, unless purging all free slices
+//! does not suffice.
 //! Asks from below: the page heap's lock and [`purge_slices`]; [`usage::excess`].
 
 use super::{PAGE_HEAP, purge_slices, purge_tail, slice_cache};
@@ -9,10 +10,11 @@ use crate::tables::{Tables, mapped};
 use crate::usage;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Purges free memory while more is held than may be.
+/// Purges free memory while the process holds more than is allowed.
 ///
-/// From half of that on, a block that was just allocated (first slice, slices, bytes in use) keeps no dirty pages behind the
-/// bytes in use: they could not be purged before the block is freed.
+/// If more than half of the allowed bytes are held, also purges the dirty pages behind the bytes in use of `block`,
+/// which must just have been allocated (first slice, number of slices, bytes in use): they cannot be purged later,
+/// until the block is freed.
 pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
     if !usage::is_half() {
         return;
@@ -29,10 +31,10 @@ pub fn enforce_limit(tables: &Tables, block: Option<(u32, usize, usize)>) {
     }
 }
 
-/// The word of the slices' bits at which the next search for free memory begins.
+/// Index of the word of `free_backed` at which the next search for free memory begins.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
 
-/// Purges free slices until no more is held than may be, and 256 KiB more, so that few calls must do so.
+/// Purges free slices until 256 KiB less than the allowed bytes are held: the reserve spares the next calls this work.
 fn purge_excess(tables: &Tables) {
     const MORE: usize = 256 << 10;
     let _guard = PAGE_HEAP.lock();
@@ -46,7 +48,7 @@ fn purge_excess(tables: &Tables) {
                 CURSOR.store(word, Relaxed);
                 return;
             }
-            // Runs within a word: 4 MiB at most at a time.
+            // Purges one run of free slices in the word at a time, at most 4 MiB.
             let low = bits.trailing_zeros();
             let end = low + (bits >> low).trailing_ones();
             purge_slices(tables, (word * 64) as u32 + low, (word * 64) as u32 + end);

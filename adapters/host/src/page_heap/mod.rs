@@ -1,10 +1,11 @@
-//! The page heap: slices of the address range for spans, large blocks and caches, by the core's range allocator.
+//! The page heap: allocates slices of the address range for spans, large blocks and caches, by the core's range
+//! allocator.
 //!
-//! Promises upward: [`allocate`] finds the smallest gap that fits, the lowest of equals, or maps more; [`free`] merges; free
-//! slices stay dirty until [`purge`] is called for them. O(log gaps), one lock.
+//! Promises upward: [`allocate`] takes the smallest gap that fits, of equal gaps the lowest, or maps more memory;
+//! [`free`] merges neighbouring gaps; free slices stay dirty until [`purge`] is called for them. O(log gaps), one lock.
 //! Asks from below: [`Range`] for split, merge and search; [`os`] for mappings; [`Tables`] for the bits of slices.
 //!
-//! Invariants, under the lock:
+//! Invariants, while no thread holds the lock:
 //! - the `free_backed` bit of a slice is set only while it is free; a free slice without the bit has no memory under it
 //! - everything from the start of the range to `mapped` is mapped, but for the range's holes
 
@@ -26,40 +27,41 @@ pub mod slice_cache;
 pub use check::{check, check_usage};
 pub use limit::enforce_limit;
 
-/// Best fit: the smallest gap, the lowest of equals, keeps what is in use together.
+/// Best fit: taking the smallest gap, of equal gaps the lowest, keeps blocks in use close together.
 type Slices = Range<&'static mut [Slot], BestFit<&'static mut [Branch]>>;
 
-/// The range, and how far it is mapped.
+/// The range allocator, and how much of the range is mapped.
 #[derive(Debug)]
 pub struct PageHeap {
     range: Slices,
-    /// Bytes from the range's start on that are mapped, or were passed over because of a foreign mapping.
+    /// Distance in bytes from the range's start to the end of the last mapping; includes addresses skipped for a
+    /// foreign mapping.
     mapped: usize,
 }
 
-/// `None` before the start.
+/// The page heap; `None` before the allocator's start.
 static PAGE_HEAP: Lock<Option<PageHeap>> = Lock::new(None);
 
-/// Purges, and the bytes they gave back: both change under the lock, and are read without.
+/// Number of purges, and of bytes that they purged; changed and read without a lock.
 static PURGES: AtomicUsize = AtomicUsize::new(0);
 static PURGED: AtomicUsize = AtomicUsize::new(0);
-/// Settings that the system would not follow (huge pages, NUMA policies).
+/// Number of times the system refused a setting for a mapping (huge pages, NUMA policies).
 static FALLBACKS: AtomicUsize = AtomicUsize::new(0);
 
-/// Least step by which the mapped part grows: 64 slices, the span of two huge pages.
+/// Bytes by which the mapped part of the range grows at least: 64 slices, as long as two huge pages.
 const STEP: usize = 4 << 20;
-/// The first bytes of the range have no huge pages unless the settings ask for them: where the system gives huge pages to every
-/// mapping, a small process would hold megabytes that it never uses.
+/// Bytes at the start of the range for which huge pages are refused unless the settings request them: on systems that
+/// give huge pages to every mapping, a small process would otherwise hold megabytes that it never uses.
 const SMALL: usize = 16 << 20;
-/// How far to skip ahead of a foreign mapping.
+/// Bytes to skip when a foreign mapping lies in the way.
 const DETOUR: usize = 256 << 20;
 
-/// The page heap's lock, for a fork.
+/// The page heap's lock, which a fork takes.
 pub fn lock() -> &'static Lock<Option<PageHeap>> {
     &PAGE_HEAP
 }
 
-/// Counters of the page heap: bytes mapped, purges, bytes purged, settings not followed.
+/// The page heap's counters: bytes mapped, number of purges, bytes purged, number of settings refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub backed: usize,
@@ -68,15 +70,15 @@ pub struct Counts {
     pub fallbacks: usize,
 }
 
-/// The counters, now.
+/// Reads the page heap's counters.
 pub fn counts() -> Counts {
     let backed = PAGE_HEAP.lock().as_ref().map_or(0, |heap| heap.range.backed() as usize);
     Counts { backed, purges: PURGES.load(Relaxed), purged: PURGED.load(Relaxed), fallbacks: FALLBACKS.load(Relaxed) }
 }
 
-/// Reserves the address range and makes the tables, once.
+/// Chooses the address range and makes its tables; does nothing when that was done before.
 ///
-/// `false` when the system gives no address space.
+/// `false`: the system has no address space or no memory for the tables.
 pub fn init() -> bool {
     let mut heap = PAGE_HEAP.lock();
     if heap.is_some() {
@@ -91,10 +93,10 @@ pub fn init() -> bool {
     heap.is_some()
 }
 
-/// Allocates `count` slices at a multiple of `align` bytes, and claims `bytes` bytes of them.
+/// Allocates `count` slices at a multiple of `align` bytes; claims their first `bytes` bytes as used.
 ///
-/// A cached run of just so many slices goes first. Returns the first slice; its record says how many there are. `None` without
-/// memory, or beyond the limit.
+/// Takes a cached run of exactly `count` slices if there is one. Returns the first slice, whose record names the block.
+/// `None` without memory, or if the limit refuses the claim.
 pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     let tables = tables()?;
     let bytes = bytes.next_multiple_of(PAGE);
@@ -111,7 +113,7 @@ pub fn allocate(count: usize, align: usize, bytes: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// Allocates one slice for a span, and claims its dirty pages.
+/// Allocates one slice for a span, and claims its dirty pages as in use.
 pub fn allocate_span() -> Option<u32> {
     let tables = tables()?;
     if !usage::has_room(SLICE) {
@@ -122,7 +124,9 @@ pub fn allocate_span() -> Option<u32> {
     Some(slice)
 }
 
-/// Takes slices out of the range. The caller must claim what is used of them (see [`usage`]).
+/// Takes `count` slices out of the range.
+///
+/// The caller must claim the bytes that it uses of them (see [`usage`]).
 pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let bytes = count.checked_mul(SLICE)?;
     let mut guard = PAGE_HEAP.lock();
@@ -144,10 +148,10 @@ pub fn take_slices(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// Frees slices.
+/// Frees the slices of a block, given its first slice.
 ///
-/// The first `dirty` bytes were in use and may have been written to; the pages above keep their state. Of a span the caller
-/// must release the bytes in use, and pass 0.
+/// The first `dirty` bytes were in use: releases them and marks their pages dirty; the pages above keep their state.
+/// For a span, whose dirty pages are marked already, the caller must release the bytes in use and pass 0.
 pub fn free(slice: u32, dirty: usize) {
     let Some(tables) = tables() else { return };
     let span = tables.span(slice);
@@ -165,10 +169,10 @@ pub fn free(slice: u32, dirty: usize) {
     mark(tables.young, slice, count, true);
 }
 
-/// Resizes a block to `count` slices where it lies.
+/// Resizes a block in place to `count` slices.
 ///
-/// `false`, and nothing changed, when there is no room behind it. The first `dirty` bytes may have been written to; the
-/// caller must claim or release the bytes in use.
+/// Marks the pages of the first `dirty` bytes dirty, which may have been written to. `false`: no room behind the block,
+/// whose size stays unchanged. The caller must claim or release the bytes in use.
 pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
     let Some(tables) = tables() else { return false };
     let span = tables.span(slice);
@@ -195,10 +199,10 @@ pub fn resize(slice: u32, count: usize, dirty: usize) -> bool {
 }
 
 impl PageHeap {
-    /// Maps more, so that `bytes` bytes at `align` fit: in larger steps as the range grows, in the smallest that suffices when
-    /// the system refuses them.
+    /// Maps more of the range, so that `bytes` bytes at a multiple of `align` fit. The larger the mapped part, the
+    /// larger the step; if the system refuses a step, tries smaller ones, down to the smallest that suffices.
     fn grow(&mut self, tables: &Tables, bytes: usize, align: usize) -> bool {
-        // As if no free slice lay before the new mapping.
+        // The bytes needed if no free slice lies just before the new mapping.
         let needed = bytes.saturating_add(align.max(SLICE) - SLICE);
         let mut step = needed.max(STEP).max((self.mapped / 8).next_multiple_of(STEP)).next_multiple_of(STEP);
         let mut detours = 0;
@@ -210,10 +214,10 @@ impl PageHeap {
                 return false;
             }
             if let Some(at) = os::map_at(address, step) {
-                // Blocks are found by address from here on.
+                // Exposes the mapping's provenance: pointers to blocks are made from addresses later.
                 _ = at.expose_provenance();
                 if self.mapped < SMALL && settings::huge_pages().is_none() {
-                    // SAFETY: mapped above.
+                    // SAFETY: `map_at` mapped these pages above.
                     unsafe { os::advise_huge(at, step, false) };
                 }
                 apply_settings(at, step);
@@ -222,7 +226,8 @@ impl PageHeap {
             if step > needed {
                 step = (step / 2).next_multiple_of(SLICE).max(needed);
             } else if detours < 8 && os::map_at(address + DETOUR, SLICE).is_some_and(unmap_probe) {
-                // A foreign mapping is in the way, not a limit.
+                // The addresses further on can be mapped, so a foreign mapping caused the refusal, not a limit: skips
+                // it.
                 self.mapped += DETOUR;
                 detours += 1;
             } else {
@@ -232,7 +237,7 @@ impl PageHeap {
         false
     }
 
-    /// Records that `bytes` bytes more are backed by memory.
+    /// Records that the next `bytes` bytes of the range are mapped, and hands them to the range allocator.
     fn back(&mut self, tables: &Tables, bytes: usize) -> bool {
         let start = (tables.base() + self.mapped) as u64;
         let hole =
@@ -260,14 +265,14 @@ fn apply_settings(at: core::ptr::NonNull<u8>, bytes: usize) {
     }
 }
 
-/// Unmaps a page that was mapped to find out whether an address is free.
+/// Unmaps a slice that was mapped to find out whether an address is free. Returns `true`.
 fn unmap_probe(at: core::ptr::NonNull<u8>) -> bool {
-    // SAFETY: mapped by the caller, used by nothing.
+    // SAFETY: the caller mapped this slice, and nothing uses it.
     unsafe { os::unmap(at, SLICE) };
     true
 }
 
-/// Purges the dirty pages behind the bytes in use of a block that was just allocated.
+/// Purges the dirty pages behind the first `bytes` bytes of a block that was just allocated.
 fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     let start = bytes.next_multiple_of(page_bytes());
     let (all, kept) = (count * SLICE, bits::clean_bytes(tables, slice, start));
@@ -275,7 +280,7 @@ fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     if dirty == 0 {
         return;
     }
-    // SAFETY: inside the block.
+    // SAFETY: `start` lies inside the block.
     let at = unsafe { tables.address(slice).add(start) };
     // SAFETY: whole pages of a block that no caller has yet.
     if unsafe { os::purge(at, all - start) } {
@@ -285,7 +290,7 @@ fn purge_tail(tables: &Tables, slice: u32, count: usize, bytes: usize) {
     }
 }
 
-/// Purges those of `count` slices that are free.
+/// Purges those slices of `first..first + count` that are free.
 pub fn purge(tables: &Tables, first: u32, count: u32) {
     let _guard = PAGE_HEAP.lock();
     let is_idle = |slice: u32| {
@@ -299,12 +304,12 @@ pub fn purge(tables: &Tables, first: u32, count: u32) {
     }
 }
 
-/// Bytes purged so far.
+/// Number of bytes purged since the process began.
 pub fn purged_bytes() -> usize {
     PURGED.load(Relaxed)
 }
 
-/// Purges the free slices from `first` to before `end`. The caller must hold the lock.
+/// Purges the slices `first..end`, which must be free. The caller must hold the page heap's lock.
 fn purge_slices(tables: &Tables, first: u32, end: u32) {
     let bytes = (end - first) as usize * SLICE;
     let dirty = &tables.dirty[first as usize..end as usize];
@@ -316,7 +321,7 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
         apply_settings(at, bytes);
         done
     } else {
-        // SAFETY: see above.
+        // SAFETY: the slices are free, and without the lock, which the caller holds, no thread can allocate them.
         pages == 0 || unsafe { os::purge(at, bytes) }
     };
     if done {
@@ -327,7 +332,7 @@ fn purge_slices(tables: &Tables, first: u32, end: u32) {
     }
 }
 
-/// Counts a purge.
+/// Counts one purge of `bytes` bytes, if there were any.
 pub fn count_purged(bytes: usize) {
     if bytes > 0 {
         PURGES.fetch_add(1, Relaxed);
@@ -335,9 +340,9 @@ pub fn count_purged(bytes: usize) {
     }
 }
 
-/// Zeroes the dirty pages of a large block's bytes `from..to`.
+/// Zeroes the dirty pages among bytes `from..to` of a block; clean pages hold zeros already.
 ///
-/// For a block that was just allocated.
+/// The block must just have been allocated.
 pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
     let mut page = from / PAGE;
     while page * PAGE < to {
@@ -345,9 +350,9 @@ pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
         if dirty >> (page % 16) & 1 != 0 {
             let start = from.max(page * PAGE);
             let bytes = to.min((page + 1) * PAGE) - start;
-            // SAFETY: inside the block, which no caller has yet.
+            // SAFETY: `start` lies inside the block, which no caller has yet.
             let at = unsafe { tables.address(slice).add(start) };
-            // SAFETY: see above.
+            // SAFETY: the bytes lie inside the block, which no caller has yet.
             unsafe { at.write_bytes(0, bytes) };
         }
         page += 1;

@@ -1,7 +1,7 @@
-//! A cache of the slices of large blocks that were freed last.
+//! A cache of the slices of recently freed large blocks.
 //!
-//! Promises upward: [`take`] and [`put`] in a tenth of what the page heap costs, without its lock. A tick of the purge clock
-//! flushes all.
+//! Promises upward: [`take`] and [`put`] cost a tenth of a call of the page heap, and do not take its lock. A round of
+//! purging flushes the cache.
 //! Asks from below: the core's [`Exchange`].
 
 use super::free;
@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::Exchange;
 use terrace_core::sync::{AtomicU32, AtomicUsize as Word};
 
-/// Numbers of slices, up to 1 MiB, of which freed blocks are cached: two of each number.
+/// The largest block that is cached, in slices: 1 MiB. For each number of slices up to this, two blocks are cached.
 const CACHED_SLICES: usize = 16;
 const EACH: usize = 2;
 static STATES: [[AtomicU32; EACH]; CACHED_SLICES] = [const { [const { AtomicU32::new(0) }; EACH] }; CACHED_SLICES];
@@ -23,12 +23,12 @@ fn exchange(count: usize) -> Option<Exchange<'static>> {
     Some(Exchange::new(STATES.get(at)?, SLICES.get(at)?))
 }
 
-/// Caches the slices of a freed block. `false`: they must go to the page heap, the block is too large.
+/// Caches a freed block's slices, or frees them if the cache is full. `false`: the block is too large.
 pub fn put(tables: &Tables, slice: u32, span: &Span) -> bool {
     let count = span.block().map_or(0, |name| name.bytes as usize / SLICE);
     let Some(exchange) = exchange(count) else { return false };
     bits::mark_dirty(tables, slice, span.requested_bytes());
-    // No block any more: a second free is found out.
+    // Marks the slices as no block, so that a second free is detected.
     span.heap.store(CACHED, Relaxed);
     usage::release(span.requested_bytes());
     if !exchange.give(&[slice as usize]) {
@@ -37,7 +37,7 @@ pub fn put(tables: &Tables, slice: u32, span: &Span) -> bool {
     true
 }
 
-/// Takes exactly so many cached slices. The caller must claim what is used of them.
+/// Takes a cached run of exactly `count` slices. The caller must claim the bytes that it uses of them.
 pub fn take(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     let slice = if align <= SLICE { pop(count)? } else { return None };
     let span = tables.span(slice);
@@ -46,7 +46,7 @@ pub fn take(tables: &Tables, count: usize, align: usize) -> Option<u32> {
     Some(slice)
 }
 
-/// The first slice of a cached run of so many.
+/// Takes a cached run of `count` slices; returns its first slice.
 fn pop(count: usize) -> Option<u32> {
     let mut slice = [0];
     exchange(count)?.take(&mut slice)?;
@@ -62,15 +62,15 @@ pub fn flush() {
     }
 }
 
-/// Flushes and closes the cache: before a fork (see [`Exchange::close`]).
+/// Closes the cache before a fork, and frees its slices into the page heap (see [`Exchange::close`]).
 pub fn close() {
     (1..=CACHED_SLICES).filter_map(exchange).for_each(|exchange| exchange.close(|slice| free(slice as u32, 0)));
 }
 
-/// Opens the cache after a fork.
+/// Opens the cache again after a fork.
 pub fn open() {
     (1..=CACHED_SLICES).filter_map(exchange).for_each(|exchange| exchange.open());
 }
 
-/// In a record's `heap`: the slices are cached here, and are no block.
+/// Value of a record's `heap` which says that the slices are cached and are no block.
 pub const CACHED: u16 = u16::MAX;

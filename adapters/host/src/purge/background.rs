@@ -1,7 +1,8 @@
-//! The purge thread: purges when so much waits that calls should not, or when no call comes.
+//! The purge thread: purges when calls of the program should not purge so much themselves, or when no call comes.
 //!
-//! Promises upward: one thread at most, started by the first [`start`] that the settings allow; it sleeps while they do not; a
-//! forked child has none, and may start its own; the thread has ended before the library is unloaded.
+//! Promises upward: at most one thread, which the first [`start`] that the settings allow starts, and which sleeps
+//! while they forbid it to work. A forked child has none and may start its own. The thread has ended before the library
+//! is unloaded.
 //! Asks from below: [`os::spawn`], the purge clock's bell.
 
 use super::tick_on_thread;
@@ -13,17 +14,17 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use terrace_core::sync::AtomicU32;
 
-/// The thread's handle in the system.
+/// The purge thread's handle, for [`os::join`]; 0: none yet.
 static HANDLE: AtomicUsize = AtomicUsize::new(0);
-/// 1 once the thread uses nothing of the library any more.
+/// 1 once the purge thread no longer uses the library, but for the wake-up of [`stop`].
 static GONE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the system refused to start the thread.
+/// Whether the system refused to start the purge thread.
 pub fn is_refused() -> bool {
     purge_clock::thread().load(Relaxed) == REFUSED
 }
 
-/// Starts the thread, unless it runs. `false`: it does not run, or must not work.
+/// Starts the purge thread unless it runs. `false`: it does not run, or is forbidden to work.
 pub fn start() -> bool {
     if purge_clock::thread().load(Relaxed) != NONE || thread::is_in_handler() || process::is_forking_here() {
         return purge_clock::thread_works();
@@ -38,11 +39,12 @@ pub fn start() -> bool {
     purge_clock::thread_works()
 }
 
-/// Sleeps until something is free, then until the deadline; and while the setting is `Never`.
+/// The purge thread's loop: sleeps until a deadline is set, then until it passes, and ticks. While the settings forbid
+/// it to work, only sleeps.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     let clock = purge_clock::clock();
     while purge_clock::thread().load(Relaxed) == RUNS {
-        // The bell first: a ring after this, for a deadline or a setting, ends the sleep.
+        // Reads the bell before the deadline and the setting: a change of either after this read ends the sleep.
         let (bell, seen) = clock.bell();
         let deadline = if purge_clock::thread_works() { clock.deadline() } else { NEVER };
         let now = purge_clock::now();
@@ -50,7 +52,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
             os::wait(bell, seen, 0);
         } else if now >= deadline {
             tick_on_thread(now);
-            // A forking thread waits for the end of the tick.
+            // A thread that forks spins until the tick has ended: lets it run.
             os::yield_now();
         } else {
             os::wait(bell, seen, (deadline - now).min(60_000) as u32);
@@ -61,15 +63,15 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Records in the child of a fork that the thread is gone.
+/// Records, in the child of a fork, that there is no purge thread.
 pub fn forked() {
     _ = purge_clock::thread().compare_exchange(RUNS, NONE, Relaxed, Relaxed);
 }
 
 /// Stops the thread, because the library is unloaded or the process ends.
 ///
-/// The thread may wait for a lock that is held by a call which a signal interrupted, whose handler ends the process: then the
-/// thread stays.
+/// If a signal handler ends the process, the call that the signal interrupted may hold a lock for which the purge
+/// thread waits: then the thread is not joined, since it could not end.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn stop() {
     use core::sync::atomic::Ordering::Acquire;

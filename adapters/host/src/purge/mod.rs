@@ -1,18 +1,19 @@
-//! Purging: memory that has been free for a while goes back to the system.
+//! Purging: returns pages that have been free for a while to the system.
 //!
-//! Promises upward: memory that is free longer than two delays is purged by the next call that its thread's cache alone cannot
-//! serve, by [`trim`], or by the purge thread; free pages inside spans too. A tick costs O(slices mapped / 64) and what it
-//! purges.
-//! Asks from below: the bits of slices, [`page_heap::purge`], the spans; the purge clock; what lower layers counted in
-//! [`backlog`].
+//! Promises upward: memory that is free for longer than two purge delays, free pages inside spans included, is purged
+//! by the next call that takes a slow path, by [`trim`], or by the purge thread. A tick costs O(slices mapped / 64),
+//! and the purging itself.
+//! Asks from below: the bits of slices, [`page_heap::purge`], the spans; the purge clock; the counts of [`backlog`], to
+//! which lower layers add.
 //!
 //! ```text
 //! a free marks its slice     young ──tick──> old ──tick──> due: nothing was freed in it since, so it is purged
 //! ```
 //!
-//! The deadline is set when something becomes free and there is none. A tick that comes a delay too late takes young and old
-//! slices alike: no thread freed anything in between. A tick purges 1 MiB at most, or flushes one or two caches; the next call
-//! goes on, and where more than 32 MiB wait the purge thread ([`background`]) does.
+//! A thread that frees memory sets the deadline if there is none. A tick that comes a whole delay after the deadline
+//! purges young and old slices alike: no call has ticked in between, so hardly anything was freed. A tick purges at
+//! most 1 MiB, or flushes one or two caches; the next call continues, and if more than 32 MiB wait, the purge thread
+//! ([`background`]) does.
 
 mod background;
 
@@ -30,7 +31,7 @@ use crate::{heaps, os, page_heap, process, thread, transfer_cache, usage};
 pub use background::stop;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Sets the deadline if there is none: the caller has freed something.
+/// Sets the deadline if there is none; must be called after memory was freed.
 pub fn note_free() {
     if !clock().note() {
         return;
@@ -40,7 +41,7 @@ pub fn note_free() {
     start_if_wanted();
 }
 
-/// Starts the purge thread where the setting, or the number of threads, wants it as soon as there is a deadline.
+/// Starts the purge thread, once a deadline is set, if the setting or the number of threads requires it.
 fn start_if_wanted() {
     let is_wanted = match settings::background() {
         Background::Auto => process::threads() >= MANY_THREADS,
@@ -52,12 +53,13 @@ fn start_if_wanted() {
     }
 }
 
-/// So many threads may keep more than 32 MiB, 1 MiB each, and all of them may be idle before a tick sees it.
+/// Number of threads whose caches may together hold more than 32 MiB, 1 MiB each, and may all become idle before a tick
+/// runs.
 const MANY_THREADS: usize = 32;
 
-/// Ticks if it is time.
+/// Ticks if the deadline has passed; with several threads, sets a deadline if there is none.
 ///
-/// Of several threads each may be idle from here on with blocks in its cache, so there is a deadline.
+/// Each of several threads may become idle after this call with blocks in its cache, which only a later tick can free.
 #[inline]
 pub fn poll() {
     if clock().deadline() != NEVER {
@@ -67,7 +69,7 @@ pub fn poll() {
     }
 }
 
-/// Has a pressing backlog purged: by the purge thread, or by each call of the running thread.
+/// If too much memory waits, starts the purge thread, or makes the running thread poll at every call.
 pub fn watch_backlog() {
     if backlog::is_pressing() && (settings::background() == Background::Never || !background::start()) {
         thread::detach();
@@ -76,26 +78,27 @@ pub fn watch_backlog() {
 
 #[cold]
 fn poll_clock() {
-    /// Milliseconds after the deadline at which the purge thread gets no processor: then calls tick too.
+    /// Milliseconds past the deadline after which calls tick too, since the purge thread seems to get no processor
+    /// time.
     const LATE: usize = 200;
     start_if_wanted();
     let (now, deadline) = (now(), clock().deadline());
     if now < deadline || purge_clock::thread_works() && now - deadline < LATE {
         return;
     }
-    // Without the thread a call purges three times as much: a thousand of them 3 GiB.
+    // Without a purge thread a call purges three times as much, so that a thousand calls purge 3 GiB.
     let is_alone = settings::background() == Background::Never || background::is_refused();
     if tick(now, if is_alone { 3 * PIECE } else { PIECE }) && !is_alone {
         background::start();
     }
 }
 
-/// Ticks on the purge thread, which purges four times as much as a call.
+/// Ticks on the purge thread, and purges at most four times as many bytes as a call.
 pub fn tick_on_thread(now: usize) {
     tick(now, 4 * PIECE);
 }
 
-/// Purges all free memory, idle threads' caches included. `true` when there was any.
+/// Purges all free memory, also that in idle threads' caches. `true`: some was purged.
 pub fn trim() -> bool {
     let _busy = thread::enter_slow_path();
     let before = page_heap::purged_bytes();
@@ -104,10 +107,11 @@ pub fn trim() -> bool {
     page_heap::purged_bytes() > before
 }
 
-/// Repeats a failed attempt to get `bytes` bytes, after caches are flushed.
+/// Repeats a failed attempt to allocate `bytes` bytes, after flushing caches.
 ///
-/// If the limit refused the attempt, free pages inside spans are purged first, and idle threads' caches if they hold as much as
-/// is missing. A refusal costs a few microseconds, and what became free since the last one.
+/// If the attempt fails again and the limit is the reason, purges all free memory first, and empties idle threads'
+/// caches if they hold as many bytes as are missing. A request that stays refused costs a few microseconds, plus the
+/// purging of memory freed since the last refusal.
 pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let mut all = usize::MAX;
     flush_caches(&mut all);
@@ -124,8 +128,8 @@ pub fn retry<T>(bytes: usize, mut attempt: impl FnMut() -> Option<T>) -> Option<
     })
 }
 
-/// Flushes the running thread's cache and the cache of slices, then the transfer cache and the spare caches, as long as work is
-/// `left`.
+/// Flushes the running thread's cache and the cache of slices; then the transfer cache and spare caches, while `left`,
+/// the number of blocks this call may still free, is not 0.
 fn flush_caches(left: &mut usize) {
     if let Some(cache) = thread::current() {
         thread::flush(cache);
@@ -135,23 +139,24 @@ fn flush_caches(left: &mut usize) {
     thread::flush_spare(left);
 }
 
-/// Bytes that a call purges at most: 256 pages, at half a microsecond each.
+/// The most bytes that one call purges: 256 pages, at half a microsecond each.
 const PIECE: usize = 1 << 20;
-/// Everything at once, young slices too.
+/// Passed instead of a number of bytes to purge everything at once, young slices too.
 const ALL: usize = usize::MAX;
-/// Blocks that one tick flushes from caches before it leaves the rest to the next: 0.1 microseconds each where every block lies
-/// in another span. With two caches of 3,300 blocks on top, an idle thread's and the running thread's own, that is 0.9
-/// milliseconds.
+/// Number of blocks after which a tick stops flushing and leaves other caches to the next tick. A block costs at most
+/// 0.1 microseconds, if each lies in a different span. A cache is flushed whole, so an idle thread's and the running
+/// thread's own may add 3,300 blocks each: 0.9 milliseconds for a tick.
 const BLOCKS: usize = 2048;
 
-/// Whether another round must follow. Only the thread that ticks writes it.
+/// Whether another round of purging must follow this one. Only the thread that ticks writes it.
 static ANOTHER_ROUND: AtomicBool = AtomicBool::new(false);
 
-/// Begins a round of purging, or goes on with it: `most` bytes, or [`ALL`]. Where another thread ticks just now, [`ALL`] waits
-/// for its end. Returns whether the purge thread should go on: much is left, or other threads may be idle before the next call.
+/// Begins a round of purging or continues it, and purges at most `most` bytes, or [`ALL`]. If another thread is
+/// ticking, returns at once, but with [`ALL`] waits for that tick's end. Returns whether the purge thread should
+/// continue: much is left, or other threads may become idle before the next call.
 fn tick(now: usize, most: usize) -> bool {
     while !clock().begin() {
-        // Before a fork ticks are suspended, and the thread that forks would wait for itself.
+        // During a fork the forking thread itself suspends ticks, and would wait forever.
         if most != ALL || process::is_forking_here() {
             return false;
         }
@@ -160,19 +165,19 @@ fn tick(now: usize, most: usize) -> bool {
     let due = clock().take();
     let delay = settings::purge_delay().map(|delay| delay as usize);
     let begins = most == ALL || backlog::cursor() >= SEARCHING;
-    // Beginning is work enough for one call.
+    // A call that begins a round purges no slices, unless it purges all: beginning is work enough for one call.
     let search =
         if begins { begin_round(most == ALL, now >= due.saturating_add(delay.unwrap_or(0))) } else { Search::Done };
     if most == ALL || !begins {
         purge_due(most);
     }
     if !begins {
-        // A thread that freed memory during this round saw the deadline and set none; its slices are young, or its blocks are
-        // in its cache. Another round purges them.
+        // A thread that freed memory during this round saw the deadline and set none. Its slices are young, or the
+        // blocks are still in its cache: another round must purge them.
         ANOTHER_ROUND.store(true, Relaxed);
     }
     match delay {
-        // The old deadline, so that a round that comes late still does.
+        // Keeps the old deadline, so that the next tick still finds the round late if it is.
         Some(_) if backlog::is_flushing_caches() => set_deadline(due.min(now)),
         Some(_) if backlog::cursor() != DONE => set_deadline(now),
         Some(delay) if ANOTHER_ROUND.load(Relaxed) => set_deadline(now + delay),
@@ -183,7 +188,8 @@ fn tick(now: usize, most: usize) -> bool {
     is_much || search == Search::Again
 }
 
-/// Steals what all idle threads hold: one search sees which caches change, another empties those that did not.
+/// Steals the blocks of all idle threads: one search records each cache's state, the next empties those that did not
+/// change.
 fn reclaim_all() {
     let mut all = usize::MAX;
     for _ in 0..2 {
@@ -191,12 +197,12 @@ fn reclaim_all() {
     }
 }
 
-/// Flushes caches, those of idle threads first, and ages the slices; `late` as for [`age`]. Returns the result of the search
-/// for idle caches.
+/// Flushes caches, those of idle threads first, and then ages the slices (`late` as for [`age`]). Returns the result of
+/// the search for idle threads' caches.
 fn begin_round(all: bool, late: bool) -> Search {
     let mut left = if all { usize::MAX } else { BLOCKS };
     let search = match backlog::cursor() {
-        // The next search tells whether they hold something.
+        // No search is made, so other threads' caches may hold blocks: another search must find out.
         _ if all && !process::is_single_threaded() => Search::Again,
         _ if all => Search::Done,
         FLUSHING => Search::Done,
@@ -221,19 +227,20 @@ fn begin_round(all: bool, late: bool) -> Search {
     search
 }
 
-/// Makes young slices old and old ones due; with `late` both due. Returns whether any are due now, and whether any are old.
+/// Makes old slices due and young slices old; with `late`, makes both due. Returns whether any are due, and whether any
+/// are old.
 fn age(tables: &Tables, late: bool) -> (bool, bool) {
     let (mut is_due, mut left) = (false, false);
     let words = (mapped() / SLICE).div_ceil(64);
     for ((young, old), due) in tables.young.iter().zip(tables.old).zip(tables.due).take(words) {
         let fresh = if young.load(Relaxed) == 0 { 0 } else { young.swap(0, Relaxed) };
         let before = old.load(Relaxed);
-        // Slices in which blocks were freed since are young once more.
+        // An old slice in which blocks were freed since counts as young again: it stays old for another round.
         let (ready, kept) = if late { (before | fresh, 0) } else { (before & !fresh, fresh) };
         if before != kept {
             old.store(kept, Relaxed);
         }
-        // A round that was not finished leaves some.
+        // An unfinished round leaves due slices behind.
         let ready = ready | due.load(Relaxed);
         if ready != 0 {
             due.store(ready, Relaxed);
@@ -244,11 +251,11 @@ fn age(tables: &Tables, late: bool) -> (bool, bool) {
     (is_due, left)
 }
 
-/// Purges due slices, until it is `most` bytes.
+/// Purges due slices until `most` bytes are purged; records where the next tick continues.
 fn purge_due(most: usize) {
-    /// Slices that are purged under one lock at most: 1 MiB, so that no thread waits long for it.
+    /// The most slices purged while the page heap's lock is held once: 1 MiB, so that other threads wait only briefly.
     const RUN: usize = 16;
-    /// What a look at a span costs, in bytes that could be purged meanwhile.
+    /// The cost of examining a span that has nothing to purge, as the bytes that could be purged in the same time.
     const LOOK: usize = 2048;
     let Some(tables) = tables() else { return };
     let words = (mapped() / SLICE).div_ceil(64);
@@ -281,7 +288,7 @@ fn purge_due(most: usize) {
     backlog::set_cursor(DONE);
 }
 
-/// Purges the free pages of a span. Not where huge pages were requested, which that would split.
+/// Purges the free pages of a span, unless the settings request huge pages: purging parts would split those.
 fn purge_span(tables: &Tables, slice: u32) {
     if settings::huge_pages() == Some(true) {
         return;
@@ -294,14 +301,14 @@ fn purge_span(tables: &Tables, slice: u32) {
     }
 }
 
-/// Suspends ticks, after the one under way: before a fork or a check.
+/// Suspends ticks for a fork or a check; waits for the end of a running tick.
 pub fn suspend() {
     while !clock().begin() {
         os::yield_now();
     }
 }
 
-/// Resumes ticks; records in a forked child that the purge thread is gone.
+/// Resumes ticks; in a forked child also records that it has no purge thread and no deadline.
 pub fn resume(is_child: bool) {
     if is_child {
         background::forked();

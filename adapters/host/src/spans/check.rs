@@ -1,4 +1,4 @@
-//! The spans of a heap against their bits, lists and pages.
+//! Checks the spans of a heap against their bits, lists and pages.
 
 use super::{LISTS, NONE, SpanLists, Spans};
 use crate::class::{self, Facts, PAGE, SLICE};
@@ -7,16 +7,16 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use terrace_core::Violation;
 use terrace_core::pool::Slab;
 
-/// `Ok` when `holds`; otherwise the violation at a slice.
+/// `Ok` if `holds`; otherwise a violation of `clause` at the slice's address.
 fn ensure(holds: bool, clause: &'static str, tables: &Tables, slice: u32) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation { clause, at: tables.address(slice).addr().get() as u64 }) }
 }
 
 impl Spans {
-    /// Checks the invariants of every class, one lock after the other. O(classes * slices mapped).
+    /// Checks the invariants of every class, and locks one class at a time. O(classes * slices mapped).
     ///
     /// # Errors
-    /// The first that is broken, and the span's address.
+    /// The first invariant that is broken, and the span's address.
     pub fn check(&self) -> Result<(), Violation> {
         let Some(tables) = tables() else { return Ok(()) };
         for class in 1..class::COUNT {
@@ -34,10 +34,10 @@ impl Spans {
         Ok(())
     }
 
-    /// Checks that a block of a class is one that was allocated.
+    /// Checks that `block` is a block of `class` that its span counts as used, not as free.
     ///
     /// # Errors
-    /// What is wrong with it, and its address.
+    /// The invariant that is broken, and the block's address.
     pub fn check_live(&self, class: usize, block: *mut u8) -> Result<(), Violation> {
         let at = |clause| Violation { clause, at: block.addr() as u64 };
         let Some(tables) = tables() else { return Ok(()) };
@@ -58,7 +58,8 @@ impl Spans {
 
     fn is_of(&self, tables: &Tables, slice: u32, class: usize) -> bool {
         let span = tables.span(slice);
-        // Read twice around the heap: a slice that another heap gives back or takes meanwhile is not of this one.
+        // Reads the class before and after the heap: if another heap takes or frees the slice meanwhile, one of the
+        // reads differs.
         let is_of_class = || usize::from(span.class.load(Acquire)) == class;
         is_of_class() && span.heap.load(Acquire) == self.heap && is_of_class() && span.block().is_some()
     }
@@ -89,7 +90,7 @@ impl Spans {
         ensure((0..(SLICE / PAGE) as u32).all(is_sound), "spans: a page with a used block is marked dirty")
     }
 
-    /// Flips the bit of a span's first block, for a test that wants it broken.
+    /// Flips the bit of a span's first block, for a test that needs a broken span.
     #[cfg(test)]
     pub fn flip_first_bit(&self, block: *mut u8, class: usize) {
         let tables = tables().expect("a block was allocated");
@@ -100,18 +101,19 @@ impl Spans {
     }
 }
 
-/// The number of the list that a span with so many used blocks is in; 0: none, it is full.
+/// The index, plus one, of the list for a span with `used` used blocks; 0: none, the span is full.
 pub(super) fn list_of(used: u16, facts: Facts) -> u8 {
     if u32::from(used) == facts.blocks {
         return 0;
     }
-    // Quarters: `used * 4 / blocks` by the inverse of the size, as `blocks` is SLICE / size.
+    // `used * 4 / blocks` without a division, since `blocks` is SLICE / size: the quarter of its blocks that the span
+    // uses.
     let quarter = (u64::from(used) * 4 * u64::from(facts.size)) >> 16;
     (quarter as u8).min(LISTS as u8 - 1) + 1
 }
 
 impl SpanLists {
-    /// Checks the links of every list. The caller must hold the lock.
+    /// Checks the links of every list of a class. The caller must hold the class's lock.
     fn check_lists(&self, tables: &Tables, class: usize, spans: &Spans) -> Result<(), Violation> {
         let mut linked = 0;
         for (list, &first) in self.by_fullness.iter().enumerate() {

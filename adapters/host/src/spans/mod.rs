@@ -1,7 +1,7 @@
-//! Spans of one size class in a heap, and the blocks that are free in them.
+//! Spans: slices of a heap that hold blocks of one size class, and the bits that say which blocks are free.
 //!
-//! Promises upward: blocks are allocated in batches from the span that has the fewest free, so that the others empty and are
-//! released; a block that is freed twice, or that never was one, is recognised here. O(1) a block.
+//! Promises upward: batches of blocks come from the span with the fewest free blocks, so that other spans become empty
+//! and are released; a free of a block that is free already, or that never was a block, is detected. O(1) a block.
 //! Asks from below: [`page_heap`] for slices, [`Slab`] for the bits.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants, under the lock of the class:
-//! - a span is in the list of its fullness iff a block in it is free; `used` is its blocks less the bits that are set
-//! - every page with an allocated block is marked dirty; a purged page has only free blocks on it
+//! - a span is in the list of its fullness iff a block in it is free; `used` is its number of blocks less its set bits
+//! - every page with a used block is marked dirty; a purged page has only free blocks on it
 
 mod check;
 mod purge;
@@ -28,7 +28,7 @@ use check::list_of;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use terrace_core::pool::Slab;
 
-/// Lists by fullness, of each class.
+/// Number of lists by fullness that each class has.
 const LISTS: usize = 4;
 /// No span: the end of a list.
 const NONE: u32 = u32::MAX;
@@ -36,11 +36,11 @@ const NONE: u32 = u32::MAX;
 /// The spans of one class.
 #[derive(Debug)]
 pub struct SpanLists {
-    /// First span of each list, the emptiest first; [`NONE`]: the list is empty.
+    /// First span of each list; list 0 has the emptiest spans. [`NONE`]: the list is empty.
     by_fullness: [u32; LISTS],
-    /// Spans, in lists or not.
+    /// Number of spans, also of full ones, which are in no list.
     count: u32,
-    /// First of all spans, for a heap that is dropped; kept by heaps only, not by the global one.
+    /// First in the list of all spans, by which a dropped heap frees them. Only first-class heaps keep this list.
     all: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct SpanLists {
 #[derive(Debug)]
 pub struct Spans {
     classes: [Lock<SpanLists>; class::COUNT],
-    /// The heap's number; 0: the global heap, whose spans' classes stand in the table of classes.
+    /// The heap's number; 0: the global heap, the only one whose spans have entries in the class table.
     heap: u16,
 }
 
@@ -56,21 +56,21 @@ pub struct Spans {
 pub static GLOBAL_SPANS: Spans = Spans::new(0);
 
 impl Spans {
-    /// A heap without spans.
+    /// The record of a heap without spans; `heap` is the heap's number.
     pub const fn new(heap: u16) -> Self {
         let classes =
             [const { Lock::new(SpanLists { by_fullness: [NONE; LISTS], count: 0, all: NONE }) }; class::COUNT];
         Self { classes, heap }
     }
 
-    /// The lock of every class, for a fork.
+    /// The lock of every class, which a fork takes.
     pub fn locks(&self) -> &[Lock<SpanLists>] {
         &self.classes
     }
 
-    /// Allocates up to `most` blocks of a class and returns how many.
+    /// Allocates up to `most` blocks of a class, passes each to `each`, and returns how many.
     ///
-    /// The lowest addresses of a span come first. Fewer, or none, without memory.
+    /// Takes a span's free blocks by rising address. Without memory returns fewer than `most`, or 0.
     pub fn allocate(&self, class: usize, most: usize, mut each: impl FnMut(*mut u8)) -> usize {
         let Some(tables) = tables() else { return 0 };
         let facts = class::facts(class);
@@ -79,7 +79,7 @@ impl Spans {
         while taken < most {
             let fullest = lists.by_fullness.iter().rev().find(|&&first| first != NONE).copied();
             let Some(slice) = fullest.or_else(|| lists.add_span(tables, class, self.heap)) else { break };
-            // As if every page of the span were used: near the limit a slice counts whole.
+            // Requires room for all clean pages of the span: its free blocks may lie on any of them.
             if !usage::has_room(SLICE - bits::dirty_bytes(tables, slice)) {
                 break;
             }
@@ -92,8 +92,8 @@ impl Spans {
 
     /// Frees blocks of one class.
     ///
-    /// An address that is no block of it ends the process: the program freed what it did not own, and may have freed a block
-    /// that is in use.
+    /// Ends the process for an address that is no used block of the class: the program freed a block that it did not
+    /// own, and may have freed blocks that are in use.
     pub fn free(&self, class: usize, blocks: &[*mut u8]) {
         let Some(tables) = tables() else { return };
         let facts = class::facts(class);
@@ -106,7 +106,8 @@ impl Spans {
                 usize::from(span.class.load(Relaxed)) == class && span.heap.load(Relaxed) == self.heap
             };
             let Some(slice) = slice.filter(of_class) else {
-                // A signal handler got the block from the emergency pool, or it was freed twice and its span is gone.
+                // A signal handler allocated the block from the emergency pool; or the program freed it twice, and its
+                // span is released.
                 if !emergency::free(block) {
                     fatal("a block was freed twice, or never allocated", block.addr());
                 }
@@ -123,7 +124,7 @@ impl Spans {
         }
     }
 
-    /// Spans of a class.
+    /// Number of spans of a class; for class 0, of large blocks.
     pub fn count(&self, class: usize) -> u32 {
         self.classes[class % class::COUNT].lock().count
     }
@@ -160,7 +161,7 @@ impl Spans {
                     continue;
                 }
                 if tables.span(slice).list.load(Relaxed) == 0 {
-                    // Full: in no list, where `release_span` expects it.
+                    // A full span is in no list; `release_span` expects it in one.
                     lists.link(tables, slice, 0);
                 }
                 lists.release_span(tables, slice, class, self.heap);
@@ -170,7 +171,7 @@ impl Spans {
 }
 
 impl SpanLists {
-    /// Adds a fresh span, all free, to the list of the emptiest.
+    /// Allocates a span, marks all of its blocks free, and links it into the list of the emptiest.
     #[cold]
     fn add_span(&mut self, tables: &Tables, class: usize, heap: u16) -> Option<u32> {
         let slice = page_heap::allocate_span()?;
@@ -178,7 +179,7 @@ impl SpanLists {
         span.used.store(0, Relaxed);
         span.hint.store(0, Relaxed);
         span.heap.store(heap, Relaxed);
-        // Release: a check that reads the class reads this heap, or a later one.
+        // Release: a check that reads this class also reads this heap's number, or a later one.
         span.class.store(class as u8, Release);
         // SAFETY: the span belongs to this class now, and its lock is held.
         let words = unsafe { tables.block_bits(slice) };
@@ -193,7 +194,7 @@ impl SpanLists {
         Some(slice)
     }
 
-    /// Allocates blocks of a span that has free ones; how many.
+    /// Allocates up to `most` blocks from a span that has free ones; returns how many.
     fn allocate_from(
         &mut self,
         tables: &Tables,
@@ -217,7 +218,7 @@ impl SpanLists {
         if taken > 0 {
             let pages = tables.pages(slice);
             let below = bits::pages_below(((last + 1) * facts.size) as usize);
-            // The page in which the first block starts is touched too.
+            // Rounds down: the first block may begin in the middle of a page.
             let above = !bits::pages_below((first * facts.size) as usize & !(PAGE - 1));
             let before = pages.load(Relaxed);
             let fresh = (below & above & !before).count_ones() as usize * PAGE;
@@ -231,7 +232,7 @@ impl SpanLists {
         taken as usize
     }
 
-    /// Frees blocks of one span; how many of its blocks are still used.
+    /// Frees blocks of one span; returns how many of the span's blocks are still used.
     fn free_in(&mut self, tables: &Tables, slice: u32, facts: Facts, blocks: &[*mut u8]) -> u16 {
         let span = tables.span(slice);
         let start = tables.address(slice).addr().get();
@@ -275,7 +276,7 @@ impl SpanLists {
         page_heap::free(slice, 0);
     }
 
-    /// Moves a span to the list of its fullness, unless it is in it.
+    /// Moves a span with `used` used blocks to the list of its fullness, if it is in another list or in none.
     fn relist(&mut self, tables: &Tables, slice: u32, used: u16, facts: Facts) {
         let before = tables.span(slice).list.load(Relaxed);
         let now = list_of(used, facts);
@@ -290,7 +291,7 @@ impl SpanLists {
         }
     }
 
-    /// Links a span in front of a list.
+    /// Links a span at the front of a list.
     fn link(&mut self, tables: &Tables, slice: u32, list: u8) {
         let first = core::mem::replace(&mut self.by_fullness[usize::from(list) % LISTS], slice);
         let span: &Span = tables.span(slice);
@@ -318,7 +319,7 @@ impl SpanLists {
         }
     }
 
-    /// Links a heap's span into the list of all.
+    /// Links a span or large block of a first-class heap into the list of all.
     fn link_all(&mut self, tables: &Tables, slice: u32) {
         let first = core::mem::replace(&mut self.all, slice);
         tables.span(slice).after.store(first, Relaxed);
@@ -328,7 +329,7 @@ impl SpanLists {
         }
     }
 
-    /// Unlinks a heap's span from the list of all.
+    /// Unlinks a span or large block of a first-class heap from the list of all.
     fn unlink_all(&mut self, tables: &Tables, slice: u32) {
         let span = tables.span(slice);
         let (before, after) = (span.before.load(Relaxed), span.after.load(Relaxed));

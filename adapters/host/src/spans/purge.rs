@@ -1,4 +1,4 @@
-//! Free pages of spans go back to the system.
+//! Returns free pages of spans to the system.
 
 use super::Spans;
 use crate::class::{self, Facts, PAGE};
@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use terrace_core::pool::Slab;
 
 impl Spans {
-    /// Purges the pages of a span whose blocks are all free. O(blocks / 64).
+    /// Purges those pages of a span on which all blocks are free. O(blocks / 64).
     pub fn purge(&self, slice: u32) {
         let Some(tables) = tables() else { return };
         let span = tables.span(slice);
@@ -18,7 +18,7 @@ impl Spans {
             return;
         }
         let _lists = self.classes[class].lock();
-        // The slice may have become another span meanwhile.
+        // Before the lock was taken, the slice may have been released and become a span of another class or heap.
         if usize::from(span.class.load(Relaxed)) == class
             && span.heap.load(Relaxed) == self.heap
             && span.block().is_some()
@@ -28,7 +28,7 @@ impl Spans {
     }
 }
 
-/// Purges the dirty pages of a span whose blocks are all free, in runs.
+/// Purges the dirty pages of a span on which all blocks are free, one system call for each run of pages.
 fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
     let pages = tables.pages(slice);
     let dirty = pages.load(Relaxed);
@@ -52,11 +52,11 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
         }
         if page > first {
             let at = tables.address(slice);
-            // SAFETY: inside the slice.
+            // SAFETY: the page lies inside the slice.
             let at = unsafe { at.add(first as usize * PAGE) };
             let bytes = (page - first) as usize * PAGE;
-            // SAFETY: every block on these pages is free, and without the lock, which the caller holds, no thread can allocate
-            // one.
+            // SAFETY: every block on these pages is free, and no thread can allocate one without the lock, which the
+            // caller holds.
             if unsafe { os::purge(at, bytes) } {
                 let run = ((1u32 << page) - (1u32 << first)) as u16;
                 let before = pages.load(Relaxed);

@@ -1,6 +1,6 @@
-//! Where the address range and its tables lie, and how large they are.
+//! Chooses the addresses and sizes of the address range and of its tables.
 //!
-//! Promises upward: addresses that no other mapping uses; nothing is mapped there yet.
+//! Promises upward: addresses that no other mapping uses. The range itself is not mapped yet.
 //! Asks from below: [`os`], to find free addresses.
 
 use super::{BIT_WORDS, Span};
@@ -9,40 +9,41 @@ use crate::os;
 use core::ptr::NonNull;
 use terrace_core::{Branch, Slot};
 
-/// Bytes from the start of the class table to the address range: a byte for each slice of 4 TiB.
+/// Bytes from the start of the class table to the address range: one for each slice of 4 TiB.
 pub const BEFORE: usize = 1 << 26;
 
 /// Number of slices of the address range.
 ///
-/// 8 times the machine's memory, at least 64 GiB (programs map more than there is), but no more than the process may map: the
-/// tables are 1 % of it.
+/// 8 times the machine's memory, at least 64 GiB (programs reserve more than the machine has), but no more than the
+/// process's limit on address space: of that, the tables are 1 %.
 pub fn range_slices() -> usize {
     const LEAST: usize = 64 << 30;
     let wanted = os::physical_bytes().saturating_mul(8).max(LEAST).min(os::address_limit().max(64 << 20));
     (wanted / SLICE).next_power_of_two().min(BEFORE / 2)
 }
 
-/// The addresses that were chosen.
+/// The addresses chosen for the range and its tables.
 pub struct Reservation {
-    /// The class table; the address range begins [`BEFORE`] bytes behind its start.
+    /// Address of the class table; the address range begins [`BEFORE`] bytes behind it.
     pub classes: NonNull<u8>,
-    /// All other tables.
+    /// Address of all other tables.
     pub memory: NonNull<u8>,
-    /// Whether the tables' addresses are reserved mappings.
+    /// Whether `memory` is reserved, so that its pages must be committed; otherwise they must be mapped.
     pub reserved: bool,
 }
 
 /// Chooses addresses that no other mapping uses.
 ///
-/// They lie at random between the program (which starts low or at 0x55...) and the libraries (0x7f...). Nothing is reserved
-/// there, since reserved addresses count for `ulimit -v`. Where such addresses do not exist (39-bit systems, sanitizers), or
-/// another copy of this allocator uses them, the system chooses.
+/// Picks them at random between the program (which starts low or at 0x55...) and the libraries (0x7f...). Does not
+/// reserve them, since `ulimit -v` counts reserved addresses. If there are none in that place (39-bit systems,
+/// sanitizers), or another copy of this allocator took them first, lets the system choose and reserves the tables'
+/// addresses.
 pub fn choose_addresses(slices: usize) -> Option<Reservation> {
     let others = TableLayout::of(slices).bytes.next_multiple_of(SLICE);
-    // From 16 TiB, in steps of 64 MiB, 2^19 of them: up to 48 TiB.
+    // One of 2^19 addresses at steps of 64 MiB from 16 TiB on, up to 48 TiB.
     let address = (1 << 44) + ((os::random() as usize) & ((1 << 19) - 1)) * (64 << 20);
     if !cfg!(terrace_sanitizer) && address > others {
-        // Maps the first bytes of both, to find out whether they are free.
+        // Maps the first slice of each and unmaps it again, to find out whether the addresses are free.
         let classes = os::map_at(address, SLICE);
         let memory = classes.and_then(|_| os::map_at(address - others, SLICE));
         for found in [classes, memory].into_iter().flatten() {
@@ -53,7 +54,8 @@ pub fn choose_addresses(slices: usize) -> Option<Reservation> {
             return Some(Reservation { classes, memory, reserved: false });
         }
     }
-    // Room for the class table and the range. The table is mapped for all of 4 TiB: behind the range other mappings may follow.
+    // Maps the class table for all of 4 TiB, however small the range: other mappings may follow the range, and a
+    // look-up of an address in them reads a table entry, which must exist and say none.
     let room = BEFORE + slices * SLICE + SLICE;
     let found = os::reserve(room)?;
     // SAFETY: reserved above, to find free addresses; used by nothing.
@@ -69,9 +71,9 @@ pub fn choose_addresses(slices: usize) -> Option<Reservation> {
     }
 }
 
-/// Offsets of the other tables.
+/// Offset in bytes of each table other than the class table, from [`Reservation::memory`].
 ///
-/// 620 bytes for a slice of 65536: 1 %, of which a program touches what it uses.
+/// The tables take 620 bytes for a slice of 65536, 1 %; a program touches only the entries of slices it uses.
 pub struct TableLayout {
     pub dirty: usize,
     pub bits: [usize; 5],
@@ -83,10 +85,11 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
-    /// The layout for so many slices.
+    /// The layout for a range of `slices` slices.
     pub fn of(slices: usize) -> Self {
         let page = crate::process::page_bytes();
-        // [`Tables`](super::Tables) itself stands in front. Each table has room for what `commit` rounds up to.
+        // The first page holds [`Tables`](super::Tables) itself. Each table has room for the slices up to which
+        // `commit` rounds.
         let mut end = page;
         let mut take = |bits: usize| {
             let at = end;

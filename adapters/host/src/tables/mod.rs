@@ -1,7 +1,7 @@
-//! The reserved address range that every block lies in, and the tables beside it, one entry for each slice of 64 KiB.
+//! The address range in which every block lies, and its tables, which have one entry for each slice of 64 KiB.
 //!
-//! Promises upward: the class of the block at any address, in a few instructions and without touching the memory there;
-//! [`Tables`] for what else is known. Tables are address space: entries that are never used cost no memory.
+//! Promises upward: the class of the block at any address, in a few instructions and without reading that address;
+//! [`Tables`] for everything else about a slice. Tables are address space: an entry that is never used costs no memory.
 //! Asks from below: [`os::map_at`]; or [`os::reserve`] and [`os::commit`].
 //!
 //! ```text
@@ -13,7 +13,8 @@
 //! dirty       ffff      001f     ffff                         which pages may hold something: 2 bytes a slice
 //! ```
 //!
-//! The allocator writes nothing into free memory, so pages of a span whose blocks are all free can be purged.
+//! These tables record which blocks are free, not the blocks themselves, so a page on which all blocks are free can be
+//! purged.
 
 use crate::class::{PAGE, SLICE};
 use crate::os;
@@ -27,52 +28,55 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_core::{Block, Branch, Slot};
 
-/// Words of a span's bits: one bit for each block of 16 bytes in a slice.
+/// Number of words that a span's bits take: one bit for each block of 16 bytes in a slice.
 pub const BIT_WORDS: usize = SLICE / 16 / 64;
 
-/// The record of a slice at which a span or a large block starts.
+/// The record of a slice, in use if a span or a large block starts there.
 ///
-/// The lock of its size class guards a span's; the page heap's lock guards every other.
+/// The lock of the size class guards the record of a span; the page heap's lock guards every other record.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Span {
-    /// The block in the page heap's range: address and bytes; slot and region; ticket. 0 bytes: no block starts here.
+    /// The page heap's block that starts here: address; bytes; slot and region; ticket. 0 bytes: no block starts here.
     block: [AtomicU64; 4],
-    /// The next span in its list; of a large block the pages that were requested.
+    /// For a span, the next span in its list; for a large block, the number of pages requested.
     pub next: AtomicU32,
-    /// The previous span in its list; of slices of the allocator's own the pages that count as used.
+    /// For a span, the previous span in its list; for slices that hold the allocator's own data, the number of pages in
+    /// use.
     pub prev: AtomicU32,
-    /// The next span in the list of all spans of a heap.
+    /// The next entry in the list of all spans, or of all large blocks, of a first-class heap.
     pub after: AtomicU32,
-    /// The previous span in that list.
+    /// The previous entry in the list that `after` links.
     pub before: AtomicU32,
-    /// Blocks of a span that are allocated or cached; unused in a large block.
+    /// Number of a span's blocks that the program or a cache holds; not used for a large block.
     pub used: AtomicU16,
-    /// The first word of bits that may have a bit set.
+    /// Index of the span's first word of bits that may have a bit set, that is, a free block.
     pub hint: AtomicU16,
-    /// The number of its heap; 0: the global heap.
+    /// The number of the heap that owns the span or block; 0: the global heap.
     pub heap: AtomicU16,
-    /// The class of its blocks, also where `classes` says none because a heap owns it; none: a large block.
+    /// The class of the span's blocks, also for a first-class heap, whose spans have no class in `classes`. None: a
+    /// large block.
     pub class: AtomicU8,
-    /// The list of its class it is linked in, plus one; 0: none, because no block of it is free.
+    /// Index, plus one, of the list of the span's class that links the span; 0: none, because all of its blocks are
+    /// used.
     pub list: AtomicU8,
 }
 
 const _: () = assert!(size_of::<Span>() == 64, "a span's record is a cache line");
 
 impl Span {
-    /// The block that starts here, if one does.
+    /// The page heap's block that starts at this slice, if one does.
     pub fn block(&self) -> Option<Block> {
         let [address, bytes, slot, ticket] = [0, 1, 2, 3].map(|i| self.block[i].load(Relaxed));
         (bytes != 0).then_some(Block { address, bytes, slot: slot as u32, region: (slot >> 32) as u32, ticket })
     }
 
-    /// Bytes that were requested of a large block, in whole pages.
+    /// Bytes that were requested for a large block, in whole pages.
     pub fn requested_bytes(&self) -> usize {
         self.next.load(Relaxed) as usize * PAGE
     }
 
-    /// Records which block starts here.
+    /// Records which of the page heap's blocks starts at this slice.
     pub fn set_block(&self, block: Option<Block>) {
         let words = block.map_or([0; 4], |block| {
             [block.address, block.bytes, u64::from(block.region) << 32 | u64::from(block.slot), block.ticket]
@@ -81,7 +85,7 @@ impl Span {
     }
 }
 
-/// The bits of one span: a set bit is a free block.
+/// The bits of one span, one for each block; a set bit means that the block is free.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct BlockBits(UnsafeCell<[u64; BIT_WORDS]>);
@@ -92,48 +96,51 @@ unsafe impl Sync for BlockBits {}
 /// The tables beside the address range.
 #[derive(Debug)]
 pub struct Tables {
-    /// The range's first address. Pointers into it take the provenance that each mapping exposed (`PageHeap::grow`).
+    /// The range's first address. Pointers into the range take the provenance that each mapping exposed
+    /// (`PageHeap::grow`).
     base: NonNull<u8>,
-    /// Where each table begins, and its bits for one slice.
+    /// First address of each table, and the number of bits that one slice takes in it.
     parts: [(NonNull<u8>, usize); 11],
-    /// Slices whose entries are backed by memory.
+    /// Number of slices whose table entries are mapped.
     committed: AtomicUsize,
-    /// Whether the tables' addresses are reserved mappings; otherwise they lie where nothing else is mapped.
+    /// Whether the tables' addresses are reserved, so that memory is committed there; otherwise memory is mapped there.
     reserved: bool,
-    /// The class of the blocks in a slice; none: no span of the global heap.
+    /// The class of the blocks in each slice; none: the slice is no span of the global heap.
     pub classes: &'static [AtomicU8],
-    /// The pages of a slice that may hold something else than zeros, lowest bit first.
+    /// The dirty pages of each slice, which may hold other bytes than zeros; the lowest bit is the first page.
     pub dirty: &'static [AtomicU16],
-    /// Slices that are free and may be backed by memory, a bit each.
+    /// One bit for each slice: the slice is free, and memory may lie under it.
     pub free_backed: &'static [AtomicU64],
-    /// Slices in which blocks were freed since the last round of purging, a bit each.
+    /// One bit for each slice: memory in it was freed since the last round of purging.
     pub young: &'static [AtomicU64],
-    /// Slices in which blocks were freed in the round before, a bit each.
+    /// One bit for each slice that was young at the last round of purging.
     pub old: &'static [AtomicU64],
-    /// Slices that memory was moved to by `mremap`, each a mapping of its own since, a bit each.
+    /// One bit for each slice: `mremap` moved a block to this slice, which since begins a mapping of its own.
     pub remapped: &'static [AtomicU64],
-    /// Slices that are due to be purged: those of `old` in which nothing was freed since.
+    /// One bit for each slice that the current round must still purge: nothing was freed in it since it became old.
     pub due: &'static [AtomicU64],
     /// The record of each slice.
     pub spans: &'static [Span],
     block_bits: &'static [BlockBits],
 }
 
-// SAFETY: the range's address is only computed with; all else is atomic or guarded (see `BlockBits`).
+// SAFETY: `base` is only used to compute addresses; all other fields are atomic or guarded by locks (see `BlockBits`).
 unsafe impl Sync for Tables {}
 
-/// Slices that a range can have at most: 4 TiB, less one, which makes the comparison one instruction. A constant, so that a
-/// free compares with no variable.
+/// The most slices of a range: 4 TiB, less one, so that the comparison is one instruction. A constant, so that a free
+/// loads no variable for it.
 const MOST: usize = (1 << 26) - 1;
 
-/// What the fast paths read: the range's first address, as a pointer into the class table, which begins 64 MiB earlier: the
-/// class of slice `i` stands `BEFORE - i` bytes before it. Before the start an address that no block is near.
+/// The range's first address, which the fast paths read, as a pointer into the class table's allocation: the class of
+/// slice `i` lies at this address - `BEFORE` + `i`. Before the start, an address near which no block lies.
 static RANGE_BASE: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::without_provenance_mut(1 << (usize::BITS - 1)));
-/// Bytes from the start of the range to the end of the last mapping, holes included.
+/// Distance in bytes from the start of the range to the end of the last mapping; it includes holes.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The class of the block at an address; none for large blocks; `None` outside the range and for null.
+/// The class of the block at an address, [`class::NONE`](crate::class::NONE) for a large block.
+///
+/// `None` outside the range and for null.
 #[inline(always)]
 pub fn class_at(block: *const u8) -> Option<usize> {
     let base = RANGE_BASE.load(Relaxed);
@@ -148,14 +155,14 @@ pub fn class_at(block: *const u8) -> Option<usize> {
     Some(usize::from(unsafe { entry.read() }))
 }
 
-/// The tables; `None` before the start.
+/// The tables; `None` before the allocator's start.
 #[inline]
 pub fn tables() -> Option<&'static Tables> {
     // SAFETY: set once, by `Tables::start`, to tables that live as long as the process.
     unsafe { TABLES.load(Acquire).as_ref() }
 }
 
-/// Bytes from the start of the range to the end of the last mapping, holes included.
+/// Distance in bytes from the start of the range to the end of the last mapping; it includes holes.
 pub fn mapped() -> usize {
     MAPPED.load(Relaxed)
 }
@@ -164,37 +171,37 @@ impl Tables {
     /// The record of a slice.
     #[inline]
     pub fn span(&self, slice: u32) -> &'static Span {
-        // Slices are below the range's count by construction; the remainder keeps a panic out of the code.
+        // Callers pass slices of the range only; the remainder keeps the compiler from adding code that panics.
         &self.spans[slice as usize % self.spans.len()]
     }
 
-    /// The class entry of a slice.
+    /// The entry of a slice in the class table.
     #[inline]
     pub fn class(&self, slice: u32) -> &'static AtomicU8 {
         &self.classes[slice as usize % self.classes.len()]
     }
 
-    /// The dirty pages of a slice.
+    /// The bits of a slice's dirty pages.
     #[inline]
     pub fn pages(&self, slice: u32) -> &'static AtomicU16 {
         &self.dirty[slice as usize % self.dirty.len()]
     }
 
-    /// The slice of an address; `None` outside of what is mapped.
+    /// The slice in which an address lies; `None` outside the mapped part of the range.
     #[inline]
     pub fn slice_of(&self, address: usize) -> Option<u32> {
         let offset = address.wrapping_sub(self.base.addr().get());
         (offset < MAPPED.load(Relaxed)).then_some((offset / SLICE) as u32)
     }
 
-    /// The address of a slice.
+    /// The first address of a slice.
     #[inline]
     pub fn address(&self, slice: u32) -> NonNull<u8> {
         let address = self.base.addr().saturating_add(slice as usize * SLICE);
         NonNull::with_exposed_provenance(address)
     }
 
-    /// The bits of a span.
+    /// The bits of a span's blocks; a set bit means that the block is free.
     ///
     /// # Safety
     /// The caller must hold the lock of the span's class, and have no other reference to these bits.
@@ -206,7 +213,7 @@ impl Tables {
         unsafe { &mut *cell }
     }
 
-    /// The block at an address in the range.
+    /// Makes a pointer from an address in the range.
     pub fn block_at(&self, address: usize) -> *mut u8 {
         core::ptr::with_exposed_provenance_mut(address)
     }
@@ -216,24 +223,24 @@ impl Tables {
         self.base.addr().get()
     }
 
-    /// Bytes of the whole range.
+    /// Bytes of the whole range, mapped or not.
     pub fn bytes(&self) -> usize {
         self.spans.len() * SLICE
     }
 
-    /// Records that the range is mapped up to `bytes` bytes (holes included).
+    /// Records that the first `bytes` bytes of the range are mapped, holes included.
     pub fn set_mapped(&self, bytes: usize) {
         MAPPED.store(bytes, Release);
     }
 
-    /// Makes the tables, and the slots of the page heap's range. Must be called once.
+    /// Maps and makes the tables, and the slots of the page heap's range. Must be called once.
     pub fn start() -> Option<(&'static Self, &'static mut [Slot], &'static mut [Branch])> {
         let mut slices = range_slices();
         let reservation = loop {
             if let Some(reservation) = choose_addresses(slices) {
                 break reservation;
             }
-            // Address space is short: a smaller range.
+            // Address space is short: tries half as large a range.
             slices /= 2;
             if slices < 64 {
                 return None;
@@ -241,9 +248,9 @@ impl Tables {
         };
         let Reservation { memory, classes, reserved } = reservation;
         let layout = TableLayout::of(slices);
-        // SAFETY: addresses that nothing else uses, as many as the layout says; each part lies at its own offset, aligned to a
-        // page. Zeros, which `commit` maps there, are a value of every type. References reach over what has no memory yet, but
-        // no entry beyond what is committed is read.
+        // SAFETY: nothing else uses these addresses, and there are as many as the layout says; each part lies at its
+        // own offset, aligned to a page. `commit` maps zeros there, which are valid for every type. The references also
+        // cover addresses that are not mapped yet, but no entry beyond the committed ones is read.
         let part = |offset: usize| unsafe { memory.add(offset) };
         let bits = |which: usize| zeroed(part(layout.bits[which]).cast(), slices.div_ceil(64));
         let tables = Self {
@@ -277,9 +284,9 @@ impl Tables {
             return None;
         }
         let own = memory.cast::<Self>();
-        // SAFETY: see above.
+        // SAFETY: `map_piece` mapped this page in front of all tables, and nothing else uses it.
         unsafe { own.write(tables) };
-        // SAFETY: written above; lives as long as the process.
+        // SAFETY: the tables were written above, and live as long as the process.
         let tables = unsafe { own.as_ref() };
         RANGE_BASE.store(tables.base.as_ptr().cast(), Relaxed);
         TABLES.store(own.as_ptr(), Release);
@@ -287,24 +294,26 @@ impl Tables {
         Some((tables, slots, zeroed_mut(part(layout.branches).cast(), slices)))
     }
 
-    /// Commits the entries of the first `slices` slices. `false` without memory.
+    /// Backs the table entries of the first `slices` slices with memory. `false` without memory.
     ///
     /// The caller must hold the page heap's lock.
     pub fn commit(&self, slices: usize) -> bool {
-        /// Slices at a time: 64 MiB of the range, 0.6 MiB of tables, of which a program touches what it uses.
+        /// Number of slices by which the tables grow: 64 MiB of the range, 0.6 MiB of tables, of which only used
+        /// entries are touched.
         const STEP: usize = 1024;
         let before = self.committed.load(Relaxed);
         if slices <= before {
             return true;
         }
         let after = slices.next_multiple_of(STEP);
-        // Blocks, holes and the region have a slot each: a few more than there are slices.
+        // The page heap's range needs a slot for each block and hole and for the region: a few more than there are
+        // slices.
         let bytes = |slices: usize, bits: usize| {
             if slices == 0 { 0 } else { ((slices + 64) * bits / 8).next_multiple_of(page_bytes()) }
         };
         let piece = |&(start, bits): &(NonNull<u8>, usize)| {
             let from = bytes(before, bits);
-            // SAFETY: inside the part, which has room for 64 entries more.
+            // SAFETY: `from` lies inside the table, which has room for 64 entries more than slices.
             (unsafe { start.add(from) }, bytes(after, bits) - from)
         };
         let mapped =
@@ -320,10 +329,10 @@ impl Tables {
         false
     }
 
-    /// Maps zeros under a piece of a table.
+    /// Backs a part of a table with zeros.
     fn map_piece(&self, at: NonNull<u8>, bytes: usize) -> bool {
         if self.reserved {
-            // SAFETY: reserved by `choose_addresses`.
+            // SAFETY: `choose_addresses` reserved these addresses.
             unsafe { os::commit(at, bytes) }
         } else {
             os::map_at(at.addr().get(), bytes).is_some()
@@ -331,13 +340,13 @@ impl Tables {
     }
 }
 
-/// A table of zeros. `T` must have zeros as a value, and the memory must be as `Tables::start` lays it out.
+/// A shared table over memory that `Tables::start` laid out and that holds zeros, which must be a valid `T`.
 fn zeroed<T>(at: NonNull<T>, count: usize) -> &'static [T] {
     // SAFETY: see `Tables::start`, which alone calls this, once for each part.
     unsafe { NonNull::slice_from_raw_parts(at, count).as_ref() }
 }
 
-/// Like [`zeroed`], for an exclusive user.
+/// Like [`zeroed`], but a table that only one caller may use.
 fn zeroed_mut<T>(at: NonNull<T>, count: usize) -> &'static mut [T] {
     // SAFETY: see `Tables::start`, which alone calls this, once for each part.
     unsafe { NonNull::slice_from_raw_parts(at, count).as_mut() }

@@ -1,7 +1,7 @@
-//! Batches of blocks between a thread's cache and what is behind it: the transfer cache, then the spans.
+//! Moves batches of blocks between a thread's cache and the transfer cache or, if that has none or no room, the spans.
 //!
-//! Promises upward: a class that misses often may hold more ([`allocate_refill`], [`free_spilled`]); what leaves a cache is
-//! counted as purgeable.
+//! Promises upward: a cache may hold more blocks of a class that misses often ([`allocate_refill`], [`free_spilled`]);
+//! bytes that leave a cache for their spans count as purgeable.
 //! Asks from below: [`transfer_cache`], [`GLOBAL_SPANS`], [`backlog`].
 
 use super::cache::{Cache, START};
@@ -10,12 +10,12 @@ use crate::spans::GLOBAL_SPANS;
 use crate::{backlog, settings, transfer_cache};
 use core::ptr::null_mut;
 
-/// Allocates a block of a class that the cache has none of, and refills the class.
+/// Allocates a block of a class of which the cache has none, and refills the cache with a batch.
 ///
-/// Null when there is no memory.
+/// Null without memory.
 pub fn allocate_refill(cache: &Cache, class: usize) -> *mut u8 {
     let _held = cache.lock_owner();
-    // The cache was detached, and has some.
+    // The cache was detached, so the fast path missed although the cache has blocks.
     if let Some(block) = cache.pop(class) {
         return block;
     }
@@ -26,20 +26,21 @@ pub fn allocate_refill(cache: &Cache, class: usize) -> *mut u8 {
     let mut blocks = [null_mut(); BATCH];
     let batch = usize::from(class::facts(class).batch).min(cap / 2 + 1);
     let taken = take(class, &mut blocks[..batch]);
-    // The lowest address is allocated first: what is used together lies together.
+    // Returns the lowest address, and pushes the rest so that the next lowest is on top: blocks used together lie
+    // together.
     let Some((&first, rest)) = blocks[..taken].split_first() else { return null_mut() };
     cache.push(class, rest.iter().rev().copied());
     first
 }
 
-/// Allocates one block for a thread without a cache. Null when there is no memory.
+/// Allocates one block for a thread without a cache. Null without memory.
 pub fn allocate_one(class: usize) -> *mut u8 {
     let mut block = [null_mut()];
     take(class, &mut block);
     block[0]
 }
 
-/// Takes blocks from the transfer cache or the spans: how many.
+/// Takes blocks from the transfer cache or, if it has none, from the spans; returns how many.
 fn take(class: usize, out: &mut [*mut u8]) -> usize {
     if let Some(taken) = transfer_cache::take(class, out) {
         return taken;
@@ -56,25 +57,25 @@ fn take(class: usize, out: &mut [*mut u8]) -> usize {
     at
 }
 
-/// Bytes of so many blocks.
+/// Bytes of `count` blocks of a class.
 fn bytes(class: usize, count: usize) -> isize {
     (class::size(class) * count) as isize
 }
 
-/// How many blocks a class that just missed may hold: twice as many as before, within its bounds.
+/// The new cap of a class that just missed: twice its cap, within the bounds of the class and the settings.
 fn next_cap(cache: &Cache, class: usize) -> usize {
     let facts = class::facts(class);
     let most = usize::from(facts.cap).min(settings::cache_bytes() / facts.size as usize).max(2);
     (cache.cap(class) * 2).max(START).min(most)
 }
 
-/// Frees a block into a cache that had no room for it; returns whether blocks were spilled.
+/// Frees a block into a cache that had no room for it; returns whether it spilled other blocks.
 ///
-/// Raises the class's cap, or spills its oldest blocks.
+/// Raises the class's cap; if that is at its bound, spills the class's oldest blocks.
 pub fn free_spilled(cache: &Cache, class: usize, block: *mut u8) -> bool {
     let _held = cache.lock_owner();
     let mut spilled = false;
-    // The thread may just have got its cache, or a tick flushed it.
+    // Otherwise there is room: the thread has just got its cache, or a tick flushed it.
     if cache.count(class) == cache.cap(class) {
         let cap = next_cap(cache, class);
         if cap > cache.cap(class) {
@@ -87,8 +88,8 @@ pub fn free_spilled(cache: &Cache, class: usize, block: *mut u8) -> bool {
     spilled
 }
 
-/// Passes the `most` oldest blocks of a class on: to other threads, if there are any, or to their spans. Whether there were
-/// any.
+/// Moves the `most` oldest blocks of a class to the transfer cache, or to their spans if it accepts none. Returns
+/// whether there were any.
 fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     let mut blocks = [null_mut(); BATCH];
     let count = cache.take_oldest(class, &mut blocks[..most.min(BATCH)]);
@@ -99,14 +100,14 @@ fn spill(cache: &Cache, class: usize, most: usize) -> bool {
     count > 0
 }
 
-/// Frees blocks that were stolen from an idle thread's cache into their spans: how many.
+/// Frees blocks that were stolen from an idle thread's cache into their spans; returns how many.
 pub(super) fn give_stolen(class: usize, blocks: &[*mut u8]) -> usize {
     GLOBAL_SPANS.free(class, blocks);
     backlog::adjust_purgeable(bytes(class, blocks.len()));
     blocks.len()
 }
 
-/// Flushes a cache: frees all its blocks into their spans. How many there were.
+/// Flushes a cache: frees all its blocks into their spans. Returns how many there were.
 pub fn flush(cache: &Cache) -> usize {
     let _held = cache.lock_owner();
     let mut freed = 0;
@@ -117,7 +118,7 @@ pub fn flush(cache: &Cache) -> usize {
             GLOBAL_SPANS.free(class, &blocks[..count]);
             freed += count;
         }
-        // What it held was not needed; its cap grows again with the next misses.
+        // The blocks were not needed, so the cap shrinks; the next misses raise it again.
         cache.set_cap(class, START.min(usize::from(class::facts(class).cap)));
     }
     freed

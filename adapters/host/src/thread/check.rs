@@ -1,4 +1,4 @@
-//! Caches against their own invariants, and the blocks in them against the spans.
+//! Checks caches against their own invariants, and their blocks against the spans.
 
 use super::cache::Cache;
 use super::{assigned, each_cache};
@@ -31,9 +31,9 @@ fn at(cache: &Cache, clause: &'static str) -> Violation {
     Violation { clause, at: (&raw const *cache).addr() as u64 }
 }
 
-/// Checks what holds whatever the owner does meanwhile.
+/// Checks the invariants that hold at every moment, even while the owner pushes and pops.
 fn check_counts(cache: &Cache) -> Result<(), Violation> {
-    // The owner raises caps in its slow paths, and holds the lock there.
+    // The owner changes caps only in slow paths, where it holds this lock.
     let _guard = cache.lock.lock();
     let is_sound = |class| cache.cap(class) <= usize::from(class::facts(class).cap);
     if cache.cap(class::NONE) != 0 {

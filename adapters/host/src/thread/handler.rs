@@ -1,20 +1,24 @@
-//! Whether the running thread is in a signal handler, told by its word and by frames.
+//! Tells whether the running thread is in a signal handler, by its thread-local pointer and by stack frames.
 //!
-//! Promises upward: [`is_in_handler`] is one comparison outside of handlers. A jump out of a handler, which drops no guard, is
-//! seen by the first call from a frame above the handler's, or from outside the stack that handlers have of their own.
-//! Asks from below: [`tls`], and what the guard ([`Handler`](crate::Handler)) wrote into the cache.
+//! Promises upward: [`is_in_handler`] is one comparison outside of handlers. A jump (`siglongjmp`) out of a handler
+//! drops no guard; the thread's next slow call detects it if its frame lies above the handler's, or outside the
+//! alternate signal stack on which the handler ran.
+//! Asks from below: [`tls`], and the fields of the cache that the guard ([`Handler`](crate::Handler)) wrote.
 
 use super::cache::IN_SIGNAL;
 use super::{assigned, tls};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Whether the running thread is in a handler. Attaches its cache again when a jump left the handler.
+/// Whether the running thread is in a signal handler.
+///
+/// Attaches the thread's cache again if a jump left the handler.
 #[inline]
 pub fn is_in_handler() -> bool {
     core::ptr::addr_eq(tls::get(), &raw const IN_SIGNAL) && !was_left_by_jump()
 }
 
-/// Whether a jump left all handlers: the frame is above the outermost handler's, or, if that has a stack of its own, elsewhere.
+/// Whether a jump left all of the thread's handlers: this frame lies above the outermost handler's, or outside the
+/// alternate signal stack on which that handler ran.
 #[cold]
 #[inline(never)]
 fn was_left_by_jump() -> bool {
@@ -32,9 +36,9 @@ fn was_left_by_jump() -> bool {
     true
 }
 
-/// Whether the handler interrupted a slow path, so that its own thread may hold locks.
+/// Whether the running thread is in a signal handler that interrupted a slow path.
 ///
-/// A thread without a cache may be getting one just now.
+/// Then the thread may hold locks. Also true for a thread without a cache, which may just be getting one.
 pub fn has_interrupted_slow_path() -> bool {
     is_in_handler() && assigned().is_none_or(|cache| cache.in_slow_path.load(Relaxed))
 }

@@ -1,8 +1,9 @@
-//! Threads: how a thread gets its cache, and what becomes of the cache when the thread ends.
+//! Threads: how a thread gets its cache, and how the next thread inherits the cache when it ends.
 //!
-//! Promises upward: [`own_cache`] in a few instructions; a thread that ends leaves its cache, blocks included, to the next that
-//! starts, and allocates from and frees to the spans directly from then on.
-//! Asks from below: [`tls`], a pthread key for the end of a thread (it runs after the destructors of `thread_local`), the page
+//! Promises upward: [`own_cache`] takes a few instructions. A thread that ends leaves its cache, with its blocks, to
+//! the next thread that starts; calls that it still makes allocate from and free into the spans.
+//! Asks from below: [`tls`]; a pthread key, whose destructor runs at a thread's end, after those of `thread_local`; the
+//! page heap for the memory of caches.
 //! heap for the memory of caches.
 
 mod batches;
@@ -26,41 +27,41 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 pub use handler::{has_interrupted_slow_path, is_in_handler};
 
-/// Slices of a cache: 73 KiB in 2.
+/// Number of slices that a cache takes: 75 KiB in 2.
 const SLICES: usize = size_of::<Cache>().div_ceil(SLICE);
 
-/// The caches that exist.
+/// The lists of caches, and the state of the search for idle ones.
 #[derive(Debug)]
 pub struct Caches {
-    /// All caches, owned or spare, through `next`.
+    /// First of all caches, owned or spare, linked by `next`.
     all: *mut Cache,
-    /// Caches whose threads ended, through `spare`; they keep their blocks.
+    /// First of the caches whose threads ended, linked by `spare`; they keep their blocks.
     spare: *mut Cache,
-    /// The cache at which the search for idle ones goes on; null: at the first.
+    /// The cache at which the search for idle ones continues; null: it begins with the first.
     next: *mut Cache,
-    /// Whether that search saw caches in use, which may be idle at the next search.
+    /// Whether the present search found caches in use, which may be idle at the next search.
     again: bool,
 }
 
-// SAFETY: caches live as long as the process; lists are changed under the lock only.
+// SAFETY: caches live as long as the process; the lists are changed under the lock only.
 unsafe impl Send for Caches {}
 
 static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut(), next: null_mut(), again: false });
 
-/// The pthread key's number plus one; 0: there is none.
+/// Number, plus one, of the pthread key whose values are caches; 0: there is no key.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// A thread's value under the key after its end: no address of a cache.
+/// The key's value in a thread that has ended: an address at which no cache lies.
 const ENDED: *mut c_void = core::ptr::without_provenance_mut(1);
 
-/// Makes the key. Without one, the caches of threads that end are lost.
+/// Makes the pthread key. Without one, the cache of a thread that ends is lost.
 pub fn init() {
     if let Some(key) = Key::new(thread_ended) {
         KEY.store(key.number() + 1, Relaxed);
     }
 }
 
-/// Deletes the key: the library is unloaded.
+/// Deletes the key before the library is unloaded, so that ending threads do not call it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn delete_key() {
     if let Some(key) = key() {
@@ -73,14 +74,14 @@ fn key() -> Option<Key> {
     KEY.load(Relaxed).checked_sub(1).map(Key::from_number)
 }
 
-/// The lock of all caches, for a fork.
+/// The lock of the lists of caches, which a fork takes.
 pub fn lock() -> &'static Lock<Caches> {
     &CACHES
 }
 
-/// Drops all caches but the forking thread's, in the child.
+/// In the child of a fork, drops all caches but the forking thread's.
 ///
-/// What the others hold is lost: they may have been copied in the middle of a change.
+/// Their blocks are lost: the fork may have copied these caches in the middle of a change.
 pub fn forked(caches: &mut Caches) {
     caches.spare = null_mut();
     caches.all = null_mut();
@@ -93,9 +94,9 @@ pub fn forked(caches: &mut Caches) {
     process::set_threads(usize::from(own.is_some()));
 }
 
-/// The running thread's cache, attached or made if need be.
+/// The running thread's cache; attaches it if it is detached, and gets one if the thread has none.
 ///
-/// `None` before the start and after the thread's end.
+/// `None` before the allocator's start, in a signal handler, after the thread's end, and without memory.
 #[inline]
 pub fn own_cache() -> Option<&'static Cache> {
     let cache = tls::get();
@@ -109,19 +110,19 @@ pub fn own_cache() -> Option<&'static Cache> {
 
 /// The running thread's cache, attached or detached.
 ///
-/// `None` in a signal handler, which must not touch it.
+/// `None` in a signal handler, which must not touch the cache, and for a thread without one.
 pub fn current() -> Option<&'static Cache> {
     if is_in_handler() { None } else { assigned() }
 }
 
-/// The cache assigned to the running thread by the key, attached or detached.
+/// The cache that the pthread key assigns to the running thread, attached or detached.
 pub fn assigned() -> Option<&'static Cache> {
     let value = key()?.get();
-    // SAFETY: null, the mark of an ended thread, or a cache; they live as long as the process.
+    // SAFETY: null, the mark of an ended thread, or a cache; caches live as long as the process.
     if value == ENDED { None } else { unsafe { value.cast::<Cache>().as_ref() } }
 }
 
-/// Attaches the running thread's cache, or assigns one to the thread.
+/// Attaches the running thread's cache, or assigns a spare or a new one to the thread.
 #[cold]
 fn attach() -> Option<&'static Cache> {
     if !process::is_ready() || is_in_handler() {
@@ -139,7 +140,7 @@ fn attach() -> Option<&'static Cache> {
     let cache = pop_spare().or_else(new_cache)?;
     process::add_thread();
     tls::set(cache);
-    // May allocate, which works from here on.
+    // The C library may allocate in this call: the cache is already attached and serves it.
     if let Some(key) = key() {
         key.set((&raw const *cache).cast_mut().cast());
     }
@@ -147,26 +148,27 @@ fn attach() -> Option<&'static Cache> {
     Some(cache)
 }
 
-/// Takes a spare cache, which a thread left behind.
+/// Takes a spare cache, which an ended thread left behind.
 fn pop_spare() -> Option<&'static Cache> {
     let mut caches = CACHES.lock();
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     let cache = unsafe { caches.spare.as_ref() }?;
     caches.spare = cache.spare.swap(null_mut(), Relaxed);
     Some(cache)
 }
 
-/// Makes a cache.
+/// Makes a cache and adds it to the list of all.
 fn new_cache() -> Option<&'static Cache> {
     let slice = page_heap::allocate(SLICES, SLICE, size_of::<Cache>())?;
     let tables = tables()?;
     let mut memory = tables.address(slice).cast::<Cache>();
-    // Slices that were in use before may hold anything; fresh ones are not touched.
+    // Clears slices that were used before; touches no clean page, which holds zeros already.
     page_heap::zero(tables, slice, 0, size_of::<Cache>());
     bits::mark_dirty(tables, slice, size_of::<Cache>());
-    // SAFETY: the slices are ours alone, as long as a cache and never freed; zeros are a value of every field.
+    // SAFETY: no other thread knows these slices yet; they hold a cache and are never freed; zeros are valid for every
+    // field.
     unsafe { memory.as_mut() }.start();
-    // SAFETY: see above; from here on it is shared.
+    // SAFETY: the cache was initialised above and is never freed; from here on it is only shared.
     let cache = unsafe { memory.as_ref() };
     let mut caches = CACHES.lock();
     cache.next.store(caches.all, Relaxed);
@@ -174,9 +176,10 @@ fn new_cache() -> Option<&'static Cache> {
     Some(cache)
 }
 
-/// Ends a thread: its cache becomes spare. The C library calls it again when later destructors set a value under their keys.
+/// The key's destructor: makes an ending thread's cache spare. The C library calls it again, with [`ENDED`], if
+/// destructors that ran later set values under their keys.
 extern "C" fn thread_ended(value: *mut c_void) {
-    // ThreadSanitizer's own record of the thread is freed between the rounds: no mark may be set then.
+    // ThreadSanitizer frees its own record of the thread between these calls: setting the key again would touch it.
     if value == ENDED && cfg!(terrace_sanitizer) {
         return;
     }
@@ -196,23 +199,24 @@ extern "C" fn thread_ended(value: *mut c_void) {
     process::remove_thread();
 }
 
-/// The work of emptying a cache besides its blocks, in blocks: a barrier, or the pages of its arrays.
+/// The cost of emptying a cache apart from freeing its blocks (a barrier, or purging its arrays), as a number of
+/// blocks.
 const EMPTYING: usize = 256;
 
-/// Flushes the spare caches, as long as work is `left`, in blocks, and purges their arrays.
+/// Flushes spare caches and purges their arrays while `left`, the work still allowed, is not 0 blocks.
 ///
-/// One page of each stays.
+/// The first page of each cache stays.
 pub fn flush_spare(left: &mut usize) {
     let caches = CACHES.lock();
     let mut at = caches.spare;
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() }.filter(|_| *left > 0) {
         if cache.is_touched() {
             *left = left.saturating_sub(flush(cache) + EMPTYING);
             cache.reset();
             let (arrays, bytes) = cache.arrays();
             if let Some(arrays) = NonNull::new(arrays.cast_mut()) {
-                // SAFETY: whole pages of a spare cache, whose arrays are empty and whose tops point elsewhere.
+                // SAFETY: whole pages of a spare cache: its arrays are empty, and its tops point elsewhere.
                 unsafe { os::purge(arrays, bytes) };
             }
         }
@@ -223,20 +227,20 @@ pub fn flush_spare(left: &mut usize) {
 /// The result of a search for idle caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// The search goes on at the next call.
+    /// The next call continues the search.
     Unfinished,
-    /// Some caches were in use: another search is worth while.
+    /// Some caches were in use: another search may find them idle.
     Again,
-    /// No other thread holds anything.
+    /// No cache was in use, so another search would find nothing.
     Done,
 }
 
 /// Steals the blocks in the caches of threads that made no call since the last search.
 ///
-/// Goes on as long as work is `left`, in blocks, and looks at 256 caches at most.
+/// Stops when `left`, the work still allowed in blocks, is 0, or after 256 caches.
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
-    // A thread that forks must leave caches as they are (see `Cache::lock_owner`).
+    // A thread that forks must not change caches (see `Cache::lock_owner`).
     if process::is_single_threaded() || process::is_forking_here() {
         return Search::Done;
     }
@@ -246,7 +250,7 @@ pub fn reclaim(left: &mut usize) -> Search {
     if caches.next.is_null() {
         (caches.next, caches.again) = (caches.all, false);
     }
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     while let Some(cache) = unsafe { caches.next.as_ref() } {
         if *left == 0 {
             return Search::Unfinished;
@@ -270,7 +274,7 @@ pub fn reclaim(left: &mut usize) -> Search {
     if caches.again { Search::Again } else { Search::Done }
 }
 
-/// Bytes in all caches; approximate.
+/// Bytes of the blocks in all threads' caches; approximate.
 pub fn cached_bytes() -> usize {
     let mut sum = 0;
     each_cache(|cache| sum += (1..class::COUNT).map(|class| cache.count(class) * class::size(class)).sum::<usize>());
@@ -281,37 +285,37 @@ pub fn cached_bytes() -> usize {
 pub fn each_cache(mut each: impl FnMut(&Cache)) {
     let caches = CACHES.lock();
     let mut at = caches.all;
-    // SAFETY: null, or a cache; they live as long as the process.
+    // SAFETY: null or a cache, and caches live as long as the process.
     while let Some(cache) = unsafe { at.as_ref() } {
         each(cache);
         at = cache.next.load(Relaxed);
     }
 }
 
-/// Detaches the running thread's cache.
+/// Detaches the running thread's cache, so that its next calls take the slow path.
 ///
-/// Its next calls take the slow path, which looks at the clock and attaches the cache.
+/// The slow path polls the purge clock, and attaches the cache again once no large backlog waits to be purged.
 pub fn detach() {
-    // A handler's guard has detached it already.
+    // In a signal handler the guard has already detached the cache.
     if is_own(tls::get()) && assigned().is_some() {
         tls::set((&raw const EMPTY).cast());
     }
 }
 
-/// Marks the running thread as in a slow path until the guard is dropped.
+/// Marks the running thread as in a slow path until the returned guard is dropped.
 ///
-/// Its signal handlers take no lock.
+/// Signal handlers that interrupt the thread meanwhile take no lock.
 #[inline]
 pub fn enter_slow_path() -> SlowPath {
     let word = tls::get();
-    // SAFETY: the thread's own cache.
+    // SAFETY: `word` names the thread's own cache, which lives as long as the process.
     let cache = if is_own(word) { Some(unsafe { &*word }) } else { assigned() };
     let before = cache.is_some_and(|cache| cache.in_slow_path.swap(true, Relaxed));
     compiler_fence(SeqCst);
     SlowPath { cache, before }
 }
 
-/// Ends the mark of a guard that was forgotten.
+/// Clears the mark of [`enter_slow_path`] when its guard was forgotten.
 pub fn leave_slow_path() {
     if let Some(cache) = assigned() {
         cache.in_slow_path.store(false, Relaxed);

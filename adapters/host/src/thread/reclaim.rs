@@ -1,8 +1,9 @@
-//! Stealing from the caches of idle threads: an owner's array as [`steal`] sees it, and the thread that steals.
+//! Steals from the caches of idle threads: implements [`steal::Array`] for a class of a cache, and the thief's part.
 //!
-//! Promises upward: [`Cache::steal_all`] empties the cache of a thread that sleeps, however long it does, and is safe with one
-//! that does not; owners lock their cache in slow paths ([`Cache::lock_owner`]) and pay nothing in the fast ones.
-//! Asks from below: [`os::barrier`]; without one nothing is stolen.
+//! Promises upward: [`Cache::steal_all`] empties the cache of a thread that sleeps for any length of time, and is safe
+//! if the thread does not sleep. Owners lock their cache in slow paths ([`Cache::lock_owner`]); their fast paths pay
+//! nothing.
+//! Asks from below: [`os::barrier`]; where the system has none, nothing is stolen.
 
 use super::cache::{Cache, Entry, Head, top};
 use crate::class::{CAP, COUNT};
@@ -12,7 +13,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::compiler_fence;
 
-/// The array of a class, which must be below `COUNT`, in a cache.
+/// The array of one class in a cache. The class must be below `COUNT`.
 pub struct ClassArray<'a> {
     pub head: &'a Head,
     pub class: usize,
@@ -49,17 +50,17 @@ impl steal::Array for ClassArray<'_> {
 
     #[inline(always)]
     fn load(&self, at: *mut Entry) -> Option<*mut u8> {
-        // SAFETY: above the floor, or the floor itself, which holds a null: both lie in the array.
+        // SAFETY: the entry is the floor's or lies above it, so it is inside the array.
         Some(unsafe { (*at).load(Relaxed) }).filter(|block| !block.is_null())
     }
 
     fn store(&self, at: *mut Entry, block: *mut u8) {
-        // SAFETY: as above.
+        // SAFETY: the entry is the floor's or lies above it, so it is inside the array.
         unsafe { (*at).store(block, Relaxed) };
     }
 
     fn take(&self, at: *mut Entry) -> Option<*mut u8> {
-        // SAFETY: as above.
+        // SAFETY: the entry is the floor's or lies above it, so it is inside the array.
         Some(unsafe { (*at).swap(core::ptr::null_mut(), Acquire) }).filter(|block| !block.is_null())
     }
 
@@ -69,17 +70,17 @@ impl steal::Array for ClassArray<'_> {
     }
 }
 
-/// What is being stolen, by class.
+/// The uppermost block, being stolen, of each class.
 type All<'a> = [Option<Stolen<ClassArray<'a>>>; COUNT];
 
 impl Cache {
     /// Locks the cache for its owner, or for a thread that found it spare, and settles contested blocks.
     ///
-    /// A thread that forks holds the lock of all caches, without which no thread steals, and must not take this one: the fork
-    /// would not release it.
+    /// A thread that forks gets `None`. It holds the lock of all caches already, without which no thread steals; and
+    /// the fork would not release this lock.
     pub fn lock_owner(&self) -> Option<impl Drop + use<'_>> {
         let guard = (!process::is_forking_here()).then(|| self.lock.lock());
-        // No pop is under way: the owner's last one has ended.
+        // The owner has ended its last pop, so none is under way.
         self.head.announced.store(null_mut(), Release);
         if self.has_contested.swap(false, Relaxed) {
             (1..COUNT).for_each(|class| self.restore_contested(class));
@@ -102,16 +103,17 @@ impl Cache {
         ClassArray { head: &self.head, class }
     }
 
-    /// Whether the owner made no call that changed the cache since this was last asked.
+    /// Whether the owner seems idle: the tops of the cache have not changed since the last call.
     pub fn is_idle(&self) -> bool {
         let tops = (1..COUNT).map(|class| self.array(class).top().addr());
         let now = tops.fold(0usize, |sum, top| sum.rotate_left(7) ^ top);
         self.last_tops.swap(now, Relaxed) == now
     }
 
-    /// Steals every block and passes them to `give` by class.
+    /// Steals every block of the cache and passes the blocks of each class to `give`.
     ///
-    /// `false`: there was none, or the owner is in a slow path.
+    /// `false`: nothing was begun, since the cache is empty, the owner is in a slow path, or a block is still
+    /// contested.
     pub fn steal_all(&self, mut give: impl FnMut(usize, &[*mut u8])) -> bool {
         let Some(_guard) = self.lock.try_lock().filter(|_| !self.has_contested.load(Relaxed)) else { return false };
         let mut taken: All<'_> = [const { None }; COUNT];
@@ -137,7 +139,7 @@ impl Cache {
                 *to = block;
                 count += 1;
             }
-            // The null in its entry is the floor.
+            // The null that replaced the uppermost block is the new floor.
             self.caps[class].store((below - 1) as u8, Relaxed);
             give(class, &blocks[..count]);
         }

@@ -1,9 +1,11 @@
-//! The one thread-local word: the address of the running thread's cache.
+//! The allocator's one thread-local variable: a pointer to the running thread's cache.
 //!
-//! Promises upward: [`get`] is two instructions (x86-64; AArch64: four), never allocates, has no destructor, and is never
-//! null: a thread without a cache has [`EMPTY`], with which every call takes the slow path.
-//! Asks from below: the linker's initial-exec model. It takes 8 bytes of the room that the C library keeps for libraries
-//! loaded later (glibc: 1664 bytes). Feature `dynamic-tls`, and systems without this model, look a pthread key up instead.
+//! Promises upward: [`get`] is two instructions on x86-64 and four on AArch64, never allocates, and never returns null:
+//! for a thread without a cache it returns [`EMPTY`], with which every call takes the slow path. The variable has no
+//! destructor.
+//! Asks from below: the linker's initial-exec model. The variable takes 8 bytes of the thread-local space that the C
+//! library reserves for libraries loaded later (glibc: 1664 bytes). Feature `dynamic-tls`, and systems without this
+//! model, read a pthread key instead.
 
 use super::cache::{Cache, EMPTY};
 
@@ -11,7 +13,7 @@ use super::cache::{Cache, EMPTY};
 mod imp {
     use super::{Cache, EMPTY};
 
-    // A symbol of our own, as `-Z tls-model` is not stable: initialised to the empty cache in every new thread.
+    // Defines the variable in assembly, since Rust's `-Z tls-model` is unstable. It holds `EMPTY` when a thread starts.
     core::arch::global_asm!(
         ".pushsection .tdata.terrace,\"awT\",@progbits",
         ".p2align 3",
@@ -31,53 +33,53 @@ mod imp {
         static TERRACE_CACHE: u8;
     }
 
-    /// The thread's word.
+    /// The running thread's pointer to its cache.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub fn get() -> *mut Cache {
         let cache: *mut Cache;
         let offset: usize;
-        // SAFETY: reads the offset of the word from a constant of the linker's.
+        // SAFETY: reads a constant that the linker wrote: the variable's offset.
         unsafe {
             core::arch::asm!("mov {0}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
         }
-        // SAFETY: reads this thread's word, which the C library laid out before the thread's first instruction.
+        // SAFETY: reads this thread's variable, which the C library initialised before the thread's first instruction.
         unsafe {
             core::arch::asm!("mov {0}, qword ptr fs:[{1}]", out(reg) cache, in(reg) offset, options(pure, readonly, nostack, preserves_flags));
         }
         cache
     }
 
-    /// Sets the thread's word.
+    /// Sets the running thread's pointer to its cache.
     #[cfg(target_arch = "x86_64")]
     pub fn set(cache: *const Cache) {
-        // SAFETY: writes this thread's word.
+        // SAFETY: writes only this thread's variable.
         unsafe {
             core::arch::asm!("mov {1}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", "mov qword ptr fs:[{1}], {0}", in(reg) cache, out(reg) _, options(nostack, preserves_flags));
         }
     }
 
-    /// The thread's word.
+    /// The running thread's pointer to its cache.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     pub fn get() -> *mut Cache {
         let cache: *mut Cache;
         let offset: usize;
-        // SAFETY: reads the offset of the word from a constant of the linker's.
+        // SAFETY: reads a constant that the linker wrote: the variable's offset.
         unsafe {
             core::arch::asm!("adrp {0}, :gottprel:terrace_cache_0_1", "ldr {0}, [{0}, :gottprel_lo12:terrace_cache_0_1]", out(reg) offset, options(pure, nomem, nostack, preserves_flags));
         }
-        // SAFETY: reads this thread's word, which the C library laid out before the thread's first instruction.
+        // SAFETY: reads this thread's variable, which the C library initialised before the thread's first instruction.
         unsafe {
             core::arch::asm!("mrs {0}, tpidr_el0", "ldr {0}, [{0}, {1}]", out(reg) cache, in(reg) offset, options(pure, readonly, nostack, preserves_flags));
         }
         cache
     }
 
-    /// Sets the thread's word.
+    /// Sets the running thread's pointer to its cache.
     #[cfg(target_arch = "aarch64")]
     pub fn set(cache: *const Cache) {
-        // SAFETY: writes this thread's word.
+        // SAFETY: writes only this thread's variable.
         unsafe {
             core::arch::asm!("adrp {1}, :gottprel:terrace_cache_0_1", "ldr {1}, [{1}, :gottprel_lo12:terrace_cache_0_1]", "mrs {2}, tpidr_el0", "str {0}, [{2}, {1}]", in(reg) cache, out(reg) _, out(reg) _, options(nostack, preserves_flags));
         }
@@ -94,12 +96,12 @@ mod imp {
     use crate::os::Key;
     use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// The key's number plus one; 0: there is none yet.
+    /// Number of the pthread key, plus one; 0: not made yet.
     static KEY: AtomicU32 = AtomicU32::new(0);
 
     extern "C" fn nothing(_: *mut core::ffi::c_void) {}
 
-    /// The thread's word.
+    /// The running thread's pointer to its cache.
     #[inline(always)]
     pub fn get() -> *mut Cache {
         let key = KEY.load(Relaxed);
@@ -107,9 +109,9 @@ mod imp {
         if cache.is_null() { (&raw const EMPTY).cast_mut().cast() } else { cache.cast() }
     }
 
-    /// Sets the thread's word.
+    /// Sets the running thread's pointer to its cache.
     ///
-    /// Without a key (the system has too few) every call takes the slow path, which is right and slow.
+    /// If the system has no key left, nothing is set and every call takes the slow path: correct, but slow.
     pub fn set(cache: *const Cache) {
         if KEY.load(Relaxed) == 0 {
             let Some(key) = Key::new(nothing) else { return };
