@@ -44,7 +44,7 @@ pub struct TorchStats {
     pub frees: u64,
     /// Number of allocations that needed no call of the driver, those from private pools included.
     pub hits: u64,
-    /// Number of failed allocations, those from private pools not included.
+    /// Number of failed allocations, those into private pools included.
     pub failed: u64,
     /// Number of freed blocks that a stream other than their own still uses.
     pub held: u64,

@@ -64,7 +64,7 @@ fn purge_pages(tables: &Tables, slice: u32, facts: Facts) {
                 let dirty = (before & run).count_ones() as usize * PAGE;
                 usage::release(dirty);
                 usage::sub_purged(dirty);
-                page_heap::count_purged(bytes);
+                page_heap::count_purged(dirty);
             }
         } else {
             page += step;
