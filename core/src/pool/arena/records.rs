@@ -11,7 +11,7 @@
 
 use crate::source::Region;
 
-/// End of a list.
+/// The index that ends a list.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The record of one block: live, or on the free list of its segment. 32 bytes.
@@ -19,15 +19,15 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Opaque to callers, which only lend room for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockRecord {
-    /// First address of the block's place in its segment.
+    /// First address of the block's place in its segment, before any padding.
     pub(super) place: u64,
-    /// The ticket of its handle; 0 iff the block is not live.
+    /// The ticket of the block's handle; 0 iff the block is not live.
     pub(super) ticket: u64,
     /// Padding at the front of the place, for the alignment of the request, in bytes.
     pub(super) pad: u32,
-    /// The segment that contains the place.
+    /// Index of the segment that contains the place.
     pub(super) segment: u32,
-    /// The next record of its list.
+    /// Index of the next record in the list that this record is in.
     pub(super) next: u32,
 }
 
@@ -38,9 +38,9 @@ pub struct SegmentRecord {
     pub(super) region: Region,
     /// First address of block 0: the region's base, aligned.
     pub(super) start: u64,
-    /// Size class of all its blocks.
+    /// Size class of all blocks of the segment.
     pub(super) class: u32,
-    /// Number of blocks that fit; 0 iff the record is unused.
+    /// Number of blocks that fit into the segment; 0 iff the record is unused.
     pub(super) capacity: u32,
     /// Number of blocks carved so far: `carved <= capacity`.
     pub(super) carved: u32,
@@ -63,9 +63,9 @@ impl Default for SegmentRecord {
 /// Unused records of a slice: a stack of freed ones, and the tail that was never used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeRecords {
-    /// Top of the stack of freed records.
+    /// Index of the top of the stack of freed records.
     head: u32,
-    /// Records from here on were never used.
+    /// Records at this index and above were never used.
     pub(super) fresh: u32,
 }
 
