@@ -1,7 +1,7 @@
 //! Size bins, and a bitmap of the bins that are not empty.
 //!
-//! Promises upward: the bin of a size, and the first bin at or above another that is not empty, in constant time and a
-//! few instructions.
+//! Promises upward: finds the bin of a size, and the first bin at or above a given one that is not empty, in constant
+//! time and a few instructions.
 //! Asks from below: nothing.
 //!
 //! Sizes are in granules. Below [`SUB`] granules every size has a bin of its own; above, each power of two is divided
@@ -72,7 +72,7 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// All bins empty.
+    /// A bitmap in which all bins are empty.
     pub const fn new() -> Self {
         Self { words: [0; WORDS] }
     }
@@ -136,7 +136,7 @@ impl Default for Bitmap {
 mod tests {
     use super::*;
 
-    /// Sizes around every power of two, and the ends.
+    /// All sizes below 4096, the three sizes around each larger power of two, and the two largest.
     fn sizes() -> impl Iterator<Item = u32> {
         (1..4096).chain((12..32).flat_map(|p| [(1u32 << p) - 1, 1 << p, (1 << p) + 1])).chain([u32::MAX - 1, u32::MAX])
     }

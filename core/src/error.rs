@@ -95,12 +95,12 @@ impl core::error::Error for AllocError {}
 pub enum FreeError {
     /// The block is not live: it was freed before, and its record may describe another block now.
     Stale {
-        /// Address the handle names.
+        /// Address in the refused handle.
         address: u64,
     },
     /// This allocator never issued the handle.
     Foreign {
-        /// Address the handle names.
+        /// Address in the refused handle.
         address: u64,
     },
 }
@@ -135,7 +135,7 @@ impl core::error::Error for Violation {}
 
 /// `Ok` if `holds`, else the violation of `clause` at a slot, bin or address.
 ///
-/// For `check` of any allocator.
+/// For the `check` methods of allocators.
 ///
 /// # Errors
 /// The [`Violation`].
