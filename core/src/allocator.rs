@@ -68,7 +68,7 @@ pub struct Block {
     pub ticket: u64,
 }
 
-/// An allocator: a structure of the core, a layer around one, a model of a peer, or your own.
+/// An allocator: a structure of the core, a layer around one, a model of another allocator, or your own.
 ///
 /// The contract, tested by one suite for all implementors:
 /// 1. Live blocks never overlap, and each has at least the size and the alignment requested.

@@ -14,9 +14,11 @@
 
 /// Bits of mantissa: a bin is at most 1/2^3 = 12.5 % wide.
 pub const SUB_BITS: u32 = 3;
-/// Bins for each power of two: 2^3.
+/// Number of bins for each power of two: 2^3.
 pub const SUB: u32 = 1 << SUB_BITS;
-/// Bins for all `u32` sizes: one for each size below 8, then 8 for each of the 32 - 3 exponents above.
+/// Number of bins for all `u32` sizes.
+///
+/// One for each size below 8, then 8 for each of the 32 - 3 exponents above.
 pub const BINS: usize = ((32 - SUB_BITS + 1) * SUB) as usize;
 
 /// The bin that contains `size` (granules); bin 0 contains only size 0. Branch-free.
@@ -55,7 +57,7 @@ pub const fn shared_bits(bin: u32) -> u32 {
 ///
 /// There are 240 bins; an index of 8 bits needs no bounds check in an array of 256.
 pub const ROOM: usize = BINS.next_power_of_two();
-/// Words of the bitmap: 256 / 64.
+/// Number of words in the bitmap: 256 / 64.
 const WORDS: usize = ROOM / 64;
 
 /// The index of a bin in an array of [`ROOM`], without a bounds check.

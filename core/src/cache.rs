@@ -119,7 +119,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         (size_of_val(&*self.bins) + size_of_val(&*self.entries)) as u64
     }
 
-    /// The cap on granules.
+    /// Maximum number of granules in all bins.
     pub fn cap(&self) -> u64 {
         self.cap
     }
@@ -156,7 +156,8 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         (((hash >> 32) * lines as u64) >> 32) as usize * WAYS
     }
 
-    /// Index of the bin of a pair, if the set has one (possibly empty, but not yet claimed by another pair).
+    /// Index of the bin of an (owner, size) pair, if its set has one (possibly empty, but not yet claimed by another
+    /// pair).
     #[inline]
     fn find(&self, key: u64) -> Option<usize> {
         let place = self.place(key);
@@ -164,7 +165,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         Some(place + line.iter().position(|bin| bin.key == key)?)
     }
 
-    /// Claims an empty bin for a pair that has none.
+    /// Claims an empty bin for an (owner, size) pair that has none; `None` if no bin of the pair's set is empty.
     #[cold]
     fn settle(&mut self, key: u64) -> Option<usize> {
         let place = self.place(key);

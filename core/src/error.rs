@@ -46,7 +46,7 @@ pub struct AllocError {
     pub cause: Cause,
     /// Bytes requested.
     pub asked: u64,
-    /// Bytes of the largest free block at that moment (0 when nothing is free or it is not known).
+    /// Bytes of the largest free block when the call failed (0 when nothing is free or it is not known).
     pub largest_free: u64,
 }
 

@@ -89,7 +89,7 @@ pub struct Event {
     pub kind: Kind,
     /// Block id (segment id for `Take` to `Unmap`).
     pub id: u64,
-    /// Address, where known.
+    /// Address of the block or the range, where known.
     pub address: Option<u64>,
     /// Bytes requested, copied or mapped.
     pub bytes: u64,

@@ -20,7 +20,7 @@ pub enum FenceState {
 
 /// Tracks the work in flight of each owner: by CUDA events, durable writes, a simulated delay.
 ///
-/// The core only polls; wakers are the adapters' business.
+/// The core only polls; adapters wake the threads that wait.
 pub trait Fence {
     /// Issues a ticket that covers all work of `owner` so far.
     ///

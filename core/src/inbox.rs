@@ -76,7 +76,7 @@ impl core::error::Error for PushError {}
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Inbox<'a> {
-    /// The link of each index, then the head, then the count.
+    /// One link for each index, then the head of the list, then the number of queued indices.
     links: &'a [AtomicU32],
     /// Maximum number of indices queued at once; `u32::MAX` for no bound.
     bound: u32,
@@ -158,7 +158,7 @@ impl<'a> Inbox<'a> {
         self.count().fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise).is_ok()
     }
 
-    /// The link that counts queued indices. Caller must have a head: then there is a count too.
+    /// The link that counts queued indices. Caller must have found a head, which means that this link exists too.
     fn count(&self) -> &'a AtomicU32 {
         &self.links[self.indices() as usize + 1]
     }

@@ -26,7 +26,7 @@ const LEVELS: [(Level, u64); 3] = [(Level::Elevated, 600), (Level::High, 800), (
 /// 50 permille of an 80 GB device are 4 GB, more than a training step allocates and frees again.
 pub const HYSTERESIS: u64 = 50;
 
-/// Whether `used / capacity` is at least `permille`. Exact; true for 0 of 0.
+/// Whether `used / capacity` is at least `permille`. Exact; true if both are 0.
 fn at_least(used: u64, capacity: u64, permille: u64) -> bool {
     u128::from(used) * 1000 >= u128::from(capacity) * u128::from(permille)
 }

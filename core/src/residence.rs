@@ -54,16 +54,16 @@ pub enum Transition {
 /// Why a transition is refused. The residence is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidenceError {
-    /// The copy in that tier is stale: copy from `from` first (the lowest-numbered valid tier).
+    /// The copy in the transition's tier is stale: copy from `from` first (the lowest-numbered valid tier).
     CopyFirst {
         /// A tier whose copy is current.
         from: Tier,
     },
-    /// The buffer has no memory in that tier: reserve it or copy to it first.
+    /// The buffer has no memory in the transition's tier: reserve it or copy to it first.
     NotPresent,
-    /// The buffer has memory in that tier already.
+    /// The buffer has memory in the transition's tier already.
     AlreadyPresent,
-    /// That tier has the only current copy: copy it to another tier first.
+    /// The transition's tier has the only current copy: copy it to another tier first.
     LastCopy,
     /// The transition is a copy from a tier to itself.
     SameTier,

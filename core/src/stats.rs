@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_sum_adds_each_counter_to_its_own() {
-        // 7 + 1000 n and 12 + 1000 n: their sum is 19 + 2000 n, which is what counters of twice the steps hold.
+        // Counter `n` is 7 + 1000 n in one and 12 + 1000 n in the other, so 19 + 2000 n in the sum.
         let sum = counters(7).plus(counters(12));
         let double = |at: u64| 19 + 2000 * at;
         let head =

@@ -73,7 +73,7 @@ unsafe fn resize<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue>(
 ) -> Result<NonNull<[u8]>, AllocError> {
     // `reallocate` accepts neither a size of 0 nor a larger alignment.
     if old.size() > 0 && new.size() > 0 && new.align() <= old.align() {
-        // SAFETY: the caller's promise; neither size is 0.
+        // SAFETY: the caller promises that this heap allocated the live block with `old`; neither size is 0.
         let block = unsafe { heap.reallocate(block, old, new.size()) }.ok_or(AllocError)?;
         return Ok(NonNull::slice_from_raw_parts(block, new.size()));
     }

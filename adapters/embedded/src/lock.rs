@@ -16,7 +16,7 @@ use core::cell::UnsafeCell;
 /// handler that uses the lock. A call of `locked` from inside `run`, on the same stack, is the caller's fault: the lock need
 /// not stop it.
 pub unsafe trait Lock: Sync {
-    /// The lock, not held.
+    /// The lock, in the state in which no caller holds it.
     const UNLOCKED: Self;
 
     /// Runs `run` while holding the lock.

@@ -66,7 +66,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     pub unsafe fn init(&self, start: *mut u8, bytes: usize) -> Result<(), InitError> {
         let start = NonNull::new(start).ok_or(InitError::Null)?;
         self.locked(|state| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the bytes are this heap's from now on.
             unsafe { state.heap.add_region(start, bytes) }?;
             state.regions += 1;
             Ok(())
@@ -120,7 +120,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         let refused = self.locked(|state| {
             state.drain(&self.queue, DRAIN_PER_CALL);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that this heap allocated the live block with this layout.
             unsafe { state.free(block, layout) }
         });
         if let Err(error) = refused {
@@ -140,7 +140,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     /// # Safety
     /// As for [`LockedHeap::free`], except that a block which an error returned may still be used.
     pub unsafe fn free_later(&self, block: NonNull<u8>, layout: Layout) -> Result<(), QueueFull> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises for the block and layout what `free` asks for.
         let pending = unsafe { DeferredFree::new(block, layout) };
         self.queue.push(pending).map_err(QueueFull)
     }
@@ -165,7 +165,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     pub unsafe fn reallocate(&self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
         let wanted = Layout::from_size_align(bytes, layout.align()).ok().filter(|wanted| wanted.size() > 0)?;
         let resized = self.locked(|state| {
-            // SAFETY: the caller's promise; `wanted` shows that the new size is valid and not 0.
+            // SAFETY: the caller promises that this heap allocated the live block with this layout; `wanted` shows that
+            // the new size is valid and not 0.
             unsafe { state.resize(block, layout, bytes, layout.size() <= COPY_LOCKED) }
         });
         match resized {
@@ -187,7 +188,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
             }
         }
         let new = new?;
-        // SAFETY: two live blocks, each of at least the smaller size.
+        // SAFETY: two live blocks do not overlap; each has at least the smaller of the two sizes.
         unsafe { new.copy_from_nonoverlapping(block, layout.size().min(bytes)) };
         // SAFETY: the caller promises that the block is live; its bytes were copied, and it is used no more.
         unsafe { self.free(block, layout) };
@@ -203,7 +204,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         self.locked(|state| HeapStats::new(state.heap.usage(), state.counters))
     }
 
-    /// Counts since the heap was made. O(1).
+    /// The counters since the heap was created. O(1).
     pub fn counters(&self) -> HeapCounters {
         self.locked(|state| state.counters)
     }

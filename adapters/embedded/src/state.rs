@@ -63,7 +63,7 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
     /// As for [`RegionHeap::free`].
     #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that this heap allocated the live block with this layout.
         let freed = unsafe { self.heap.free(block, layout) };
         match freed {
             Ok(()) => self.counters.freed(layout.size()),
@@ -84,10 +84,10 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
         may_move: bool,
     ) -> Result<Option<NonNull<u8>>, FreeError> {
         let resized = if may_move {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises what `RegionHeap::reallocate` asks for.
             unsafe { self.heap.reallocate(block, layout, bytes) }
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises what `RegionHeap::resize` asks for.
             unsafe { self.heap.resize(block, layout, bytes) }.map(|done| done.then_some(block))
         };
         match resized {

@@ -14,7 +14,7 @@ use core::fmt;
 
 use terrace_core::heap::HeapUsage;
 
-/// Counts since the heap was made. Numbers of calls wrap around.
+/// Counters since the heap was created. Numbers of calls wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HeapCounters {
@@ -103,7 +103,7 @@ pub struct HeapStats {
     pub largest_free: usize,
     /// Number of free blocks.
     pub free_blocks: usize,
-    /// Counts since the heap was made.
+    /// Counters since the heap was created.
     pub counters: HeapCounters,
 }
 

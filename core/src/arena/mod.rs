@@ -86,7 +86,7 @@ pub struct Arena<S, F, M: ArenaStorage> {
     counters: ArenaCounters,
 }
 
-/// Index of the range for blocks up to the small threshold (growing sources).
+/// Index of the range for blocks up to the small threshold (growing sources only).
 const SMALL: usize = 0;
 /// Index of the range for all other blocks.
 const LARGE: usize = 1;

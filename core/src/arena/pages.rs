@@ -28,7 +28,7 @@ const CALLS_A_PERMILLE: u64 = 16;
 /// The part of the growth budget, 1/4, that is mapped ahead in the same call as the pages of a request.
 const AHEAD: u64 = 4;
 
-/// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields in this order.
+/// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GrowthPlan {
     /// Bytes of the pages that the block needs and the vacancy lacks: a plan with fewer is better.

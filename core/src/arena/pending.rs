@@ -81,8 +81,8 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.link(younger, 0, older);
     }
 
-    /// Sets the link of `from` to its older (`way` 0) or newer (1) block; for [`NONE`], sets the list's end that has no
-    /// such link.
+    /// Sets the link of `from` to its older (`way` 0) or newer (1) block; if `from` is [`NONE`], sets the queue's
+    /// newest (`way` 0) or oldest (1) block instead.
     fn link(&mut self, from: u32, way: usize, to: u32) {
         if from == NONE {
             self.ends[1 - way] = to;

@@ -18,7 +18,7 @@ use crate::source::Source;
 /// A run of an owner: its adjacent pending blocks and the gaps between and beside them.
 #[derive(Clone, Copy, Debug)]
 struct OwnedRun {
-    /// First address, and the first address after the run.
+    /// First address of the run, and the first address after it.
     start: u64,
     end: u64,
     /// Start and end of the run's pending part: from its first pending block to its last.

@@ -34,7 +34,7 @@ pub const fn words(bits: u32) -> usize {
     (EXACT + (((bits - EXACT.ilog2()) as usize) << SUB_BITS)).div_ceil(WORD)
 }
 
-/// The bin of a size, which must not be 0.
+/// The bin of `size` granules. The size must not be 0.
 #[inline(always)]
 pub const fn bin(size: usize) -> usize {
     if size < EXACT {
@@ -45,7 +45,7 @@ pub const fn bin(size: usize) -> usize {
     (exponent << SUB_BITS) + (size >> exponent) + EXACT - (((EXACT.ilog2() - SUB_BITS + 1) as usize) << SUB_BITS)
 }
 
-/// The first bin in which every block has at least this size, which must not be 0.
+/// The first bin in which every block has at least `size` granules. The size must not be 0.
 #[inline(always)]
 pub const fn ceil_bin(size: usize) -> usize {
     bin(size - 1) + 1

@@ -8,7 +8,7 @@ use super::records::Records;
 use super::region::HeapRegion;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Frees `size` granules at `at`.
+    /// Frees the block of `size` granules at place `at`.
     #[inline(always)]
     pub fn free(&mut self, at: usize, size: usize) {
         let end = at + size;

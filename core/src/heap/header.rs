@@ -36,7 +36,7 @@ pub struct HeaderHeap<C = Fast, const REGIONS: usize = 1> {
     heap: RegionHeap<C, REGIONS>,
 }
 
-/// The header in front of a block.
+/// The header in front of a caller's block.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct HeapHeader {
@@ -63,7 +63,7 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// # Safety
     /// As [`RegionHeap::add_region`].
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
-        // SAFETY: the caller promised the same.
+        // SAFETY: the caller promises what `RegionHeap::add_region` asks for.
         unsafe { self.heap.add_region(start, bytes) }
     }
 

@@ -78,7 +78,7 @@ pub enum RegionError {
     TooSmall,
     /// The region has more granules than the records can address.
     TooLarge {
-        /// The maximum bytes of a region of this heap.
+        /// Maximum bytes of a region of this heap.
         max: usize,
     },
     /// The region overlaps one that was added before.
@@ -222,7 +222,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         layout: Layout,
         bytes: usize,
     ) -> Result<Option<NonNull<u8>>, FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what `resize` asks for.
         if unsafe { self.resize(block, layout, bytes)? } {
             return Ok(Some(block));
         }

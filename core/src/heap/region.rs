@@ -38,10 +38,10 @@ pub struct HeapRegion<C> {
     pub granules: usize,
     /// Sizes below this have a list of their own: EXACT, or less in a small region.
     pub exact: usize,
-    /// Start and end of the *victim* (Lea's designated victim): a free block without record and edges, from which small
-    /// requests are cut. No other free block touches it. Empty when both are equal.
+    /// Start and end of the *victim* (Lea's designated victim): a free block without a record and without bits in
+    /// `edges`, from which small requests are cut. No other free block touches it. Empty when both are equal.
     pub victim: [usize; 2],
-    /// Start and end of the block freed last, which has edges but no record. Empty when both are equal.
+    /// Start and end of the block freed last, which has its bits in `edges` but no record. Empty when both are equal.
     pub last: [usize; 2],
     /// Bitmap of the lists that are not empty.
     pub map: BinMap,
@@ -163,7 +163,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         bit(self.edges, at)
     }
 
-    /// Flips the edge at a place.
+    /// Flips the edge bit at a place.
     #[inline(always)]
     pub fn flip(&mut self, at: usize) {
         flip(self.edges, at);

@@ -32,7 +32,7 @@ struct Bucket<'a> {
     first_slot: u32,
 }
 
-/// `N` buckets of fixed blocks.
+/// `N` buckets, each a pool of blocks of one size.
 ///
 /// # Example
 /// ```

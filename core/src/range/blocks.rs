@@ -75,7 +75,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         if self.cuts_low(record) {
             return Some((i, low));
         }
-        // The highest aligned start: rounded down from that of a block that ends with the gap; at or above `low`.
+        // The highest aligned start: that of a block that ends where the gap ends, rounded down. It is at or above
+        // `low`.
         let high = self.address(record.gap_end() - size) & !(align - 1);
         Some((i, (((high - self.base) >> self.granule) as u32) - record.end))
     }

@@ -52,7 +52,7 @@ pub struct Range<S, I = GoodFit> {
     holes: u32,
     /// First slot in the list of spare slots, which are linked by `next`.
     spare: u32,
-    /// Number of spare slots in that list.
+    /// Number of slots in the list of spare slots.
     spares: u32,
     /// Slots at this index and above were never used.
     fresh: u32,
@@ -61,13 +61,13 @@ pub struct Range<S, I = GoodFit> {
     /// The last ticket issued; and in `before`, the ticket before the first that this range issued.
     ticket: u64,
     before: u64,
-    /// Difference of one ticket to the next.
+    /// Difference between one ticket and the next.
     step: u64,
     totals: Totals,
 }
 
-/// Sums over all regions, in granules. Other figures are computed: `backed - live` is free; the tickets issued are
-/// those of allocations and `renewals`.
+/// Sums over all regions, in granules. Other figures are computed: the free memory is `backed - live`, and the
+/// allocations are the tickets issued less `renewals`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     live: u64,
@@ -78,7 +78,7 @@ struct Totals {
     holes: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
-    /// Tickets issued for blocks that were live: by resizes and by [`Range::rename`].
+    /// Number of tickets issued for blocks that were live: by resizes and by [`Range::rename`].
     renewals: u64,
     failed: u64,
 }

@@ -200,7 +200,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
     }
 }
 
-/// The image of the header: the last words of a shadow, as `begin` has checked.
+/// The image of the header: the last words of a shadow, which `begin` has checked to be there.
 fn image(memory: &impl RingMemory, layout: RingLayout) -> &[AtomicU32] {
     let from = layout.words() as usize + layout.slots() as usize;
     &memory.words()[from..from + HEADER]

@@ -19,9 +19,9 @@ pub enum RingError {
     },
     /// The other side has closed the ring, and no message is left to read; or this side has closed it.
     Closed,
-    /// The ring already has a producer or consumer.
+    /// The ring already has an endpoint of this kind: a producer or a consumer.
     Taken,
-    /// The layout breaks this rule.
+    /// The layout breaks the rule that the text states.
     BadLayout(&'static str),
     /// The header is impossible: other code wrote to the memory, or the memory has no ring.
     Corrupt {

@@ -23,16 +23,16 @@ pub enum SpiError<E> {
     },
     /// The mode register holds another value than was written to it.
     WrongMode {
-        /// The value written.
+        /// The value written to the mode register.
         written: u8,
-        /// The value read back.
+        /// The value read back from the mode register.
         found: u8,
     },
     /// The chip's "known good die" byte is wrong.
     WrongId {
-        /// Value of that byte on every good chip.
+        /// Value of the "known good die" byte on every good chip.
         expected: u8,
-        /// The byte read.
+        /// Value of the "known good die" byte that was read.
         found: u8,
     },
     /// A flash reports a capacity below 2^16 or above 2^24 bytes.
@@ -44,12 +44,12 @@ pub enum SpiError<E> {
     },
     /// A flash stayed busy until the driver gave up polling.
     Busy {
-        /// Milliseconds waited.
+        /// Milliseconds that the driver polled.
         ms: u32,
     },
     /// A page of a flash differs from what was programmed, although the flash reported success.
     WornOut {
-        /// First address of the page.
+        /// First address of the page that differs.
         address: u32,
     },
     /// The settings have a burst of 0 bytes, or a capacity above 2^24 bytes.

@@ -14,7 +14,7 @@ struct CacheLine<const BYTES: usize> {
     start: Option<u32>,
     /// First and end offset of the bytes to write back; (0, 0) when the line is clean.
     dirty: (usize, usize),
-    /// `LineCache::clock` at the last access.
+    /// Value of `LineCache::clock` at the last access.
     last_used: u32,
     bytes: [u8; BYTES],
 }

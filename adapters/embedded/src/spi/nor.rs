@@ -76,7 +76,7 @@ struct PendingSector {
 }
 
 impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
-    /// Wakes the chip and reads its capacity. Its contents are kept.
+    /// Wakes the chip and reads its capacity. The chip keeps its contents.
     ///
     /// # Errors
     /// [`SpiError::WrongCapacity`]: no chip, or one that needs four address bytes; [`SpiError::Busy`]; [`SpiError::Bus`].

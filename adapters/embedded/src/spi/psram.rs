@@ -43,7 +43,7 @@ const WAKE_US: u32 = 150;
 /// Size and timing of a PSRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsramSettings {
-    /// Bytes of the chip, at most 2^24.
+    /// Capacity of the chip in bytes, at most 2^24.
     pub capacity: u32,
     /// Maximum number of data bytes in a transaction, at least 1.
     pub burst: u32,

@@ -41,7 +41,7 @@ where
             return Err(Cause::OutOfSlots);
         }
         let size = self.size(class);
-        // The usual size is of whole blocks; the last attempt adds room to align the base.
+        // The usual size is a multiple of the block size; the last attempt takes one block and room to align its start.
         let usual = (self.segment_bytes / size * size).max(size);
         for (bytes, reclaim) in [(usual, true), (usual, false), (size, false), (size + START_ALIGN, false)] {
             self.calls += 1;
@@ -98,7 +98,7 @@ where
         given
     }
 
-    /// Frees the records of a segment that has been returned, and removes it from its list.
+    /// Frees the records of a segment that has been returned, and removes the segment from the list of its class.
     fn forget(&mut self, segment: u32, record: SegmentRecord) {
         let (segments, blocks) = (self.segments.as_mut(), self.blocks.as_mut());
         let mut free = record.free;

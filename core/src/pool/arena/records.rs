@@ -48,7 +48,7 @@ pub struct SegmentRecord {
     pub(super) live: u32,
     /// Head of the free list: the `carved - live` blocks that were carved and are not live.
     pub(super) free: u32,
-    /// Neighbours in the list of segments of this class with room (`next` also in the list of unused records).
+    /// Neighbours in the list of the class's segments with room, by index (`next` also in the list of unused records).
     pub(super) prev: u32,
     pub(super) next: u32,
 }
@@ -78,7 +78,7 @@ impl FreeRecords {
         self.head != NONE || ((self.fresh as usize) < len && self.fresh != NONE)
     }
 
-    /// Takes an unused record of a slice of `len`; `next_of` reads a record's link.
+    /// Takes an unused record of a slice of `len` records; `next_of` reads a record's link.
     pub(super) fn take(&mut self, len: usize, next_of: impl FnOnce(u32) -> u32) -> Option<u32> {
         if self.head != NONE {
             let taken = self.head;
