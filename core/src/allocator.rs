@@ -68,7 +68,7 @@ pub struct Block {
     pub ticket: u64,
 }
 
-/// An allocator: a structure of the core, a layer around one, a model of another allocator, or your own.
+/// An allocator: a structure of the core, a layer, a model of another allocator, or your own.
 ///
 /// The contract, tested by one suite for all implementors:
 /// 1. Live blocks never overlap, and each has at least the size and the alignment requested.
@@ -133,7 +133,7 @@ pub trait Allocator {
     fn undo_batch(&mut self, requests: &[Request], blocks: &mut [Option<Block>]) {
         for (request, block) in requests.iter().zip(blocks) {
             if let Some(block) = block.take() {
-                // Never refused: the failed batch allocated this block, and no other code has its handle.
+                // The free is never refused: the failed batch allocated this block, and no other code has its handle.
                 let _ = self.free(block, request.owner);
             }
         }

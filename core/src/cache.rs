@@ -30,7 +30,7 @@ const WAYS: usize = 4;
 pub struct Bin {
     /// The owner (high half) and the size in granules (low half); 0 in a bin never used, since no item has size 0.
     key: u64,
-    /// Number of items in the list; at 0 another pair may claim the bin.
+    /// Number of items in the list; at 0 another (owner, size) pair may claim the bin.
     count: u32,
     /// Index of the first entry; meaningless when `count` is 0.
     head: u32,
@@ -147,7 +147,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         }
     }
 
-    /// Index of the first bin in the set of a pair.
+    /// Index of the first bin in the set of an (owner, size) pair.
     #[inline]
     fn place(&self, key: u64) -> usize {
         let lines = self.bins.len() / WAYS;

@@ -208,8 +208,8 @@ impl<const N: usize> DeferQueue for FreeQueue<N> {
     const CAPACITY: usize = N;
 
     fn push(&self, block: DeferredFree) -> Result<(), DeferredFree> {
-        // Counted before an entry is filled: so if a pop reads the count 0 no entry is `FULL`, and no pop lowers the
-        // count below 0.
+        // The push counts before it fills an entry: so no entry is `FULL` when a pop reads the count 0, and no pop
+        // lowers the count below 0.
         #[cfg(not(terrace_seeded_bug = "free_queue_counted_late"))]
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let Some(entry) = self.entries.iter().find(|entry| entry.claim(EMPTY)) else {

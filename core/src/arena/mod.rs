@@ -218,7 +218,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if block.address & (request.align - 1) == 0 {
             return Some(block);
         }
-        // Misaligned for this request: goes back into the cache entry that it has just left.
+        // The block is misaligned for this request: it goes back into the cache entry that it has just left.
         let _ = self.cache.put(request.owner, size, block);
         None
     }
@@ -268,7 +268,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
 
     #[inline]
     fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
-        // Gives the block a new ticket, so that the caller's handle is stale even while the block is cached.
+        // The block gets a new ticket, so that the caller's handle is stale even while the block is cached.
         let area = self.area_of(&block);
         let renamed = self.ranges[area].rename(block)?;
         self.counters.in_use -= renamed.bytes;

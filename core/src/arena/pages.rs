@@ -170,7 +170,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         for (range, id) in self.ranges.iter_mut().zip(ids) {
             let mut at = range.extents(id).next();
             while let Some(extent) = at {
-                // Looked up before `decommit`: the record after the extent stays valid, even if two holes merge.
+                // The next extent is looked up before the unmap: its record stays valid, even if two holes merge.
                 at = range.behind(&extent);
                 let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
                 if extent.kind == ExtentKind::Free && start < end && range.slots_left() > 0 {

@@ -139,7 +139,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// quarantines the block: it stays live in the range, under a handle that no caller has.
     fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
-            // Never refused: the block is live, and no caller has its handle.
+            // The free is never refused: the block is live, and no caller has its handle.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {
                 self.counters.quarantined += block.bytes;

@@ -156,7 +156,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if !self.is_vacant(at) || self.source.give_back(segment.region).is_err() {
             return false;
         }
-        // Never refused: the region is vacant.
+        // The removal is never refused: the region is vacant.
         let removed = self.ranges[LARGE].remove_region(segment.id).is_ok();
         self.segments[at..self.segment_count].rotate_left(1);
         self.segment_count -= 1;

@@ -36,7 +36,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             }
         }
         for block in scratch[..used].iter_mut().filter_map(Option::take) {
-            // Never refused: this call has allocated the block.
+            // The free is never refused: this call has allocated the block.
             let _ = self.free(block, owner);
         }
         failed.map_or(Ok(bytes), Err)

@@ -160,7 +160,7 @@ where
     /// Frees every cached block in the shared level, and takes the lock for each of them. O(bins + blocks).
     pub fn drain(&mut self) {
         let shared = self.shared;
-        // Never refused: the blocks are live in the shared level, and no caller has these handles.
+        // The free is never refused: the blocks are live in the shared level, and no caller has these handles.
         self.cache.drain(|_, _| true, |owner, _, block| _ = shared.with(|inner| inner.free(block, owner)));
         self.counters.pooled = 0;
     }
@@ -198,8 +198,8 @@ where
             self.counters.pooled -= block.bytes;
             return Some(block);
         }
-        // Misaligned for this request: put back into the cache or, if the caps refuse the block, freed in the shared
-        // level.
+        // The block is misaligned for this request: it goes back into the cache or, if the caps refuse it, to the
+        // shared level.
         if self.cache.put(request.owner, size, block).is_err() {
             self.counters.pooled -= block.bytes;
             let _ = self.shared.with(|inner| inner.free(block, request.owner));

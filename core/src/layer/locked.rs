@@ -129,7 +129,8 @@ impl<R: RawMutex, A: Allocator> Guard<'_, R, A> {
 
 impl<R: RawMutex, A: Allocator> Drop for Guard<'_, R, A> {
     fn drop(&mut self) {
-        // Refused only if the caller has freed a copy of the handle: the block is free already, and drop must not panic.
+        // The free is refused only if the caller has freed a copy of the handle: the block is free then, and drop must
+        // not panic.
         let _ = self.home.with(|inner| inner.free(self.block, self.owner));
     }
 }

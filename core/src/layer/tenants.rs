@@ -167,7 +167,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
                 Ok(Block { region, ..block })
             }
             Err(error) => {
-                // Never refused: the block is live, and the tenant does not have its handle.
+                // The free is never refused: the block is live, and the tenant does not have its handle.
                 let _ = self.inner.free(block, request.owner);
                 self.refused += 1;
                 Err(error)

@@ -187,7 +187,7 @@ impl PoolGuard<'_> {
 
 impl Drop for PoolGuard<'_> {
     fn drop(&mut self) {
-        // Refused only if the caller has released the index by hand: the block is then free already.
+        // The release is refused only if the caller has released the index by hand: the block is then free already.
         let _ = self.pool.release(self.block);
     }
 }

@@ -100,7 +100,7 @@ impl<M: RingMemory> Consumer<M> {
     pub fn peek(&mut self) -> Result<Message<'_, M>, RingError> {
         self.find()?;
         let Some(length) = self.slot().first() else { return Err(corrupt("the slot is gone", self.read)) };
-        // Loaded once: a later change by the producer has no effect here.
+        // The length is loaded once: a later change by the producer has no effect here.
         let length = length.load(Ordering::Relaxed);
         let longest = self.layout.longest();
         match usize::try_from(length) {

@@ -20,9 +20,9 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EndpointState {
-    /// The side is not attached.
+    /// No endpoint is attached to the side.
     Free = 0,
-    /// The side is attached.
+    /// An endpoint is attached to the side.
     Taken = 1,
     /// The side has closed the ring.
     Closed = 2,

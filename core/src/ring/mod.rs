@@ -125,7 +125,7 @@ pub fn create(memory: &impl RingMemory, layout: RingLayout) -> Result<(), RingEr
     let header = memory.header();
     header.control.reset(layout);
     header.telemetry.iter().for_each(Telemetry::reset);
-    // Stored last, with Release: a side that loads the magic sees all writes above.
+    // The magic is stored last, with Release: a side that loads it sees all writes above.
     header.control.magic.store(MAGIC, Ordering::Release);
     Ok(())
 }

@@ -86,7 +86,7 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         let line = &mut self.lines[cached.unwrap_or_else(oldest)];
         if cached.is_none() {
             line.write_back(memory)?;
-            // Marked empty during the read, which could fail half way and leave parts of two lines here.
+            // The line is empty during the read, which could fail half way and leave parts of two lines in it.
             line.start = None;
             let start = address - address % BYTES as u32;
             memory.read(start, &mut line.bytes)?;
