@@ -53,7 +53,7 @@ impl DeferredFree {
     /// A deferred free of `block`, which has `layout`.
     ///
     /// # Safety
-    /// What `free` of the heap that eventually frees the block asks for must hold for the block and `layout`.
+    /// The block and `layout` must meet the safety conditions of `free` of the heap that will free the block.
     pub const unsafe fn new(block: NonNull<u8>, layout: Layout) -> Self {
         Self { block, layout }
     }

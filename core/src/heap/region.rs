@@ -214,7 +214,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// The link to the previous block, in the record of a list's first block.
+    /// What the record of a list's first block has as its previous block: the number of the list, or 0.
     #[inline(always)]
     pub fn name(list: usize) -> usize {
         if C::Records::NAMED { list } else { 0 }

@@ -132,8 +132,8 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// A range that numbers its blocks with every `step`-th ticket after `last`.
     ///
-    /// With different `last`, several ranges of one allocator never issue the same ticket. A `step` of 0 counts as 1.
-    /// For a range that has not allocated yet: allocations are counted from this call on.
+    /// Ranges with the same `step` and different `last` below it never issue the same ticket. A `step` of 0 counts as
+    /// 1. The range must not have allocated yet: allocations are counted from this call on.
     pub fn with_tickets(self, last: u64, step: u64) -> Self {
         Self { ticket: last, before: last, step: step.max(1), ..self }
     }

@@ -11,10 +11,10 @@ use super::memory::SpiMemory;
 
 /// A chip whose bytes are allocated as blocks.
 ///
-/// `S` lends the slots that record blocks: 32 bytes each, and one slot more than blocks are live at once. The cache has
-/// `LINES` lines of `BYTES` bytes (a power of two); with 0 lines every access goes to the chip.
+/// `S` lends the slots that record blocks, 32 bytes each: one slot more than the maximum number of live blocks. The
+/// cache has `LINES` lines of `BYTES` bytes (a power of two); with 0 lines every access goes to the chip.
 ///
-/// Written bytes are sure to be on the chip after [`SpiRegion::flush`] only.
+/// Written bytes are certain to be on the chip only after [`SpiRegion::flush`].
 #[derive(Debug)]
 pub struct SpiRegion<M, S, const LINES: usize, const BYTES: usize> {
     memory: M,
@@ -120,7 +120,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
         }
     }
 
-    /// The chip. Written bytes are sure to be there after [`SpiRegion::flush`] only.
+    /// The chip. Written bytes are certain to be there only after [`SpiRegion::flush`].
     pub fn memory(&self) -> &M {
         &self.memory
     }
