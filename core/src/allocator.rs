@@ -1,7 +1,7 @@
 //! The interface of every allocator of terrace: allocate, free, resize, trim, statistics.
 //!
-//! Promises upward: one trait for the core's structures, the layers around them, the models of peers and
-//! out-of-tree allocators; one contract suite tests them all.
+//! Promises upward: one trait for the core's structures, the layers around them, models of other allocators, and
+//! allocators of users; one contract suite tests them all.
 //! Asks from below: nothing.
 
 use crate::error::{AllocError, Cause, FreeError, Violation};
@@ -33,7 +33,7 @@ impl Request {
         Self { align, ..self }
     }
 
-    /// The same request for an owner.
+    /// The same request, for the given owner.
     pub const fn owner(self, owner: Owner) -> Self {
         Self { owner, ..self }
     }
@@ -52,23 +52,23 @@ impl Request {
 
 /// The handle of an allocated block: `Copy`, like an address; free it once.
 ///
-/// `slot` and `ticket` are the allocator's own. An allocator never issues a ticket twice, so it always detects a stale
-/// handle.
+/// `slot` and `ticket` are for the allocator alone. An allocator never issues a ticket twice, so it always detects a
+/// stale handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// Address in the space that the allocator manages, in bytes.
     pub address: u64,
     /// Size of the block in bytes: the request, rounded up by the allocator.
     pub bytes: u64,
-    /// The allocator's record of the block.
+    /// Index of the allocator's record of the block.
     pub slot: u32,
-    /// The region (segment) that contains the block.
+    /// Number of the region (segment) that contains the block.
     pub region: u32,
     /// Distinguishes this block from all earlier and later blocks in the same slot.
     pub ticket: u64,
 }
 
-/// An allocator: a structure of the core, a layer around one, a model of a peer, or your own.
+/// An allocator: a structure of the core, a layer, a model of another allocator, or your own.
 ///
 /// The contract, tested by one suite for all implementors:
 /// 1. Live blocks never overlap, and each has at least the size and the alignment requested.
@@ -91,7 +91,7 @@ pub trait Allocator {
     /// Resizes a live block to `bytes` bytes in place; on success the old handle is stale.
     ///
     /// # Errors
-    /// [`Cause::NoRoom`] when it cannot be done in place (always, for allocators that never can).
+    /// [`Cause::NoRoom`] when the block cannot be resized in place (always, for allocators that never can).
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let _ = block;
         Err(AllocError::new(Cause::NoRoom, bytes))
@@ -133,7 +133,7 @@ pub trait Allocator {
     fn undo_batch(&mut self, requests: &[Request], blocks: &mut [Option<Block>]) {
         for (request, block) in requests.iter().zip(blocks) {
             if let Some(block) = block.take() {
-                // Live: this call has allocated it, and no other code has its handle.
+                // The free is never refused: the failed batch allocated this block, and no other code has its handle.
                 let _ = self.free(block, request.owner);
             }
         }
@@ -148,18 +148,18 @@ pub trait Allocator {
         blocks.iter().enumerate().try_for_each(|(i, &block)| self.free(block, owner).map_err(|error| (i, error)))
     }
 
-    /// Empties caches and returns unused memory to the source. Returns the bytes returned.
+    /// Empties caches and returns unused memory to the source; returns the number of bytes given back.
     fn trim(&mut self) -> u64 {
         0
     }
 
-    /// Counters and ratios, as of now.
+    /// Counters and ratios at this moment.
     fn stats(&self) -> Stats;
 
     /// Checks all invariants and reports the first that does not hold. O(n); for tests.
     ///
     /// # Errors
-    /// The clause that is broken, and where.
+    /// The invariant that is broken, and where.
     fn check(&self) -> Result<(), Violation> {
         Ok(())
     }

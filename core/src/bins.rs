@@ -1,7 +1,7 @@
 //! Size bins, and a bitmap of the bins that are not empty.
 //!
-//! Promises upward: the bin of a size, and the first bin at or above another that is not empty, in constant time and a
-//! few instructions.
+//! Promises upward: finds the bin of a size, and the first bin at or above a given one that is not empty, in constant
+//! time and a few instructions.
 //! Asks from below: nothing.
 //!
 //! Sizes are in granules. Below [`SUB`] granules every size has a bin of its own; above, each power of two is divided
@@ -14,9 +14,11 @@
 
 /// Bits of mantissa: a bin is at most 1/2^3 = 12.5 % wide.
 pub const SUB_BITS: u32 = 3;
-/// Bins for each power of two: 2^3.
+/// Number of bins for each power of two: 2^3.
 pub const SUB: u32 = 1 << SUB_BITS;
-/// Bins for all `u32` sizes: one for each size below 8, then 8 for each of the 32 - 3 exponents above.
+/// Number of bins for all `u32` sizes.
+///
+/// One for each size below 8, then 8 for each of the 32 - 3 exponents above.
 pub const BINS: usize = ((32 - SUB_BITS + 1) * SUB) as usize;
 
 /// The bin that contains `size` (granules); bin 0 contains only size 0. Branch-free.
@@ -55,7 +57,7 @@ pub const fn shared_bits(bin: u32) -> u32 {
 ///
 /// There are 240 bins; an index of 8 bits needs no bounds check in an array of 256.
 pub const ROOM: usize = BINS.next_power_of_two();
-/// Words of the bitmap: 256 / 64.
+/// Number of words in the bitmap: 256 / 64.
 const WORDS: usize = ROOM / 64;
 
 /// The index of a bin in an array of [`ROOM`], without a bounds check.
@@ -72,7 +74,7 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// All bins empty.
+    /// A bitmap in which all bins are empty.
     pub const fn new() -> Self {
         Self { words: [0; WORDS] }
     }
@@ -136,7 +138,7 @@ impl Default for Bitmap {
 mod tests {
     use super::*;
 
-    /// Sizes around every power of two, and the ends.
+    /// All sizes below 4096, the three sizes around each larger power of two, and the two largest.
     fn sizes() -> impl Iterator<Item = u32> {
         (1..4096).chain((12..32).flat_map(|p| [(1u32 << p) - 1, 1 << p, (1 << p) + 1])).chain([u32::MAX - 1, u32::MAX])
     }

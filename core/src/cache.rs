@@ -1,6 +1,7 @@
 //! A cache of freed items by owner and exact size: an owner reuses its own items at once.
 //!
-//! Promises upward: `put` and `get` in constant time, a few dozen instructions, no atomic, no lock; caps hold.
+//! Promises upward: `put` and `get` in constant time, a few dozen instructions, no atomic, no lock; `put` keeps to the
+//! caps.
 //! Asks from below: storage that the caller lends: bins, in sets of four, and entries.
 //!
 //! Programs repeat sizes exactly, so a bin is for one (owner, size) pair, and sizes are not rounded. The bins are a
@@ -20,18 +21,18 @@ use crate::error::{Violation, ensure};
 use crate::index::NONE;
 use crate::pressure::{CachePolicy, CapAdvice};
 
-/// Bins of a set: four bins of 16 bytes are a cache line.
+/// Number of bins in a set: four bins of 16 bytes are a cache line.
 const WAYS: usize = 4;
 
 /// The list of the cached items of one owner and one size.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Bin {
-    /// The owner (high half) and the size in granules (low half); 0 for a bin never used: no item has size 0.
+    /// The owner (high half) and the size in granules (low half); 0 in a bin never used, since no item has size 0.
     key: u64,
-    /// Items in the list; at 0 another pair may claim the bin.
+    /// Number of items in the list; at 0 another (owner, size) pair may claim the bin.
     count: u32,
-    /// The first entry; meaningless when `count` is 0.
+    /// Index of the first entry; meaningless when `count` is 0.
     head: u32,
 }
 
@@ -60,7 +61,7 @@ impl Bin {
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<T> {
     item: Option<T>,
-    /// The next entry of the bin, or of the list of unused entries.
+    /// Index of the next entry: in the bin's list, or in the list of unused entries.
     next: u32,
 }
 
@@ -83,59 +84,60 @@ impl<T> Entry<T> {
 pub struct Cache<B, E> {
     bins: B,
     entries: E,
-    /// Entries at and above this one were never used.
+    /// Entries at this index and above were never used.
     fresh: u32,
-    /// Head of the list of unused entries.
+    /// Index of the first entry in the list of unused entries.
     spare: u32,
-    /// Most items in a bin.
+    /// Maximum number of items in a bin.
     per_bin: u32,
-    /// Most granules in all bins; items that would pass it are refused.
+    /// Maximum number of granules in all bins; an item that would exceed it is refused.
     cap: u64,
-    /// Granules in all bins: the sum of `count * size`.
+    /// Number of granules in all bins: the sum of `count * size`.
     held: u64,
-    /// Items in all bins.
+    /// Number of items in all bins.
     count: u32,
 }
 
 impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cache<B, E> {
-    /// An empty cache. Bins are used in fours; `per_bin`: most items of one owner and size.
+    /// An empty cache for at most `per_bin` items of each owner and size. Bins are used in sets of four.
     pub fn new(bins: B, entries: E, per_bin: u32) -> Self {
         Self { bins, entries, fresh: 0, spare: NONE, per_bin, cap: u64::MAX, held: 0, count: 0 }
     }
 
-    /// Granules held.
+    /// Number of granules held.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Items held.
+    /// Number of items held.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of the lent storage.
+    /// Bytes of the lent storage, used or not.
     pub fn bytes(&self) -> u64 {
         (size_of_val(&*self.bins) + size_of_val(&*self.entries)) as u64
     }
 
-    /// The cap on granules.
+    /// Maximum number of granules in all bins.
     pub fn cap(&self) -> u64 {
         self.cap
     }
 
-    /// Sets the cap on granules. Items above it stay until they are taken or drained.
+    /// Sets the cap on granules. If more are cached already, they stay until they are taken or drained.
     pub fn set_cap(&mut self, cap: u64) {
         self.cap = cap;
     }
 
-    /// Sets the most items of one owner and size.
+    /// Sets the maximum number of items of one owner and size.
     pub fn set_per_bin(&mut self, per_bin: u32) {
         self.per_bin = per_bin;
     }
 
-    /// Adapts the cap to pressure: above 0.8 it shrinks, below 0.3 it grows by 1.5.
+    /// Adapts the cap to pressure: by default it shrinks above 80 % in use and grows below 30 %.
     ///
-    /// The bounds of [`CachePolicy`] are in granules here, as the cap is. An unlimited cap counts as the granules held.
+    /// Each step is by a factor of 1.5. The bounds of [`CachePolicy`] are in granules here, as the cap is. An unlimited
+    /// cap counts as the granules held.
     pub fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         let cap = if self.cap == u64::MAX { self.held } else { self.cap }.max(1);
         match policy.advise(used, capacity, cap) {
@@ -145,7 +147,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         }
     }
 
-    /// Index of the first bin of a pair's set.
+    /// Index of the first bin in the set of an (owner, size) pair.
     #[inline]
     fn place(&self, key: u64) -> usize {
         let lines = self.bins.len() / WAYS;
@@ -154,7 +156,8 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         (((hash >> 32) * lines as u64) >> 32) as usize * WAYS
     }
 
-    /// Index of the bin of a pair, if it has one (also an empty one that no other pair has claimed).
+    /// Index of the bin of an (owner, size) pair, if its set has one (possibly empty, but not yet claimed by another
+    /// pair).
     #[inline]
     fn find(&self, key: u64) -> Option<usize> {
         let place = self.place(key);
@@ -162,7 +165,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         Some(place + line.iter().position(|bin| bin.key == key)?)
     }
 
-    /// Claims an empty bin for a pair that has none.
+    /// Claims an empty bin for an (owner, size) pair that has none; `None` if no bin of the pair's set is empty.
     #[cold]
     fn settle(&mut self, key: u64) -> Option<usize> {
         let place = self.place(key);
@@ -248,7 +251,7 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
         }
     }
 
-    /// Removes one item of a bin at or after `from`; returns it and the bin to go on from.
+    /// Removes one item of a bin at or after `from`; returns the bin to continue from, and the item.
     ///
     /// For callers that cannot drain with a closure.
     pub fn take_any(&mut self, from: usize) -> Option<(usize, Owner, u32, T)> {

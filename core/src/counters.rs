@@ -1,8 +1,8 @@
 //! Counters that many threads write and any thread reads, without a lock.
 //!
-//! Promises upward: each event costs two to four atomic additions; [`snapshot`](Counters::snapshot) is a [`Stats`]
-//! whose equations hold even while other threads count. Peaks are exact: an addition returns the old value, so the thread
-//! that reaches a level passes it to `fetch_max`.
+//! Promises upward: each event costs at most five atomic operations; [`snapshot`](Counters::snapshot) is a [`Stats`]
+//! whose equations hold even while other threads count. Peaks are exact: an addition returns the old value, so the
+//! thread that reaches a level passes it to `fetch_max`.
 //! Asks from below: `sync`.
 //!
 //! Counters are `usize`. On 32-bit targets they count modulo 2^32: levels (bytes in use, for example) are right as long as
@@ -10,8 +10,8 @@
 //!
 //! Invariants at rest (no thread is inside a counting call), checked by [`check`](Counters::check):
 //! - `in_use <= peak_in_use`, `reserved <= peak_reserved`, `live <= peak_live`
-//! - `hits + misses >= live` (allocations are what was served, frees are allocations less live blocks: both are
-//!   derived, so the two equations of [`Stats`] between them hold by construction)
+//! - `hits + misses >= live` (allocations and frees are derived: allocations are hits plus misses, frees are
+//!   allocations less live blocks; so the two equations of [`Stats`] between them hold by construction)
 
 use crate::error::{Violation, ensure};
 use crate::stats::Stats;
@@ -41,21 +41,21 @@ pub struct Counters {
     in_use: AtomicUsize,
     /// The largest value `in_use` ever had.
     peak_in_use: AtomicUsize,
-    /// Bytes in caches.
+    /// Bytes of freed blocks in caches.
     pooled: AtomicUsize,
-    /// Live blocks.
+    /// Number of live blocks.
     live: AtomicUsize,
     /// The largest value `live` ever had.
     peak_live: AtomicUsize,
-    /// Allocations without a call to the source.
+    /// Number of allocations without a call to the source.
     hits: AtomicUsize,
-    /// Allocations with a call to the source.
+    /// Number of allocations with a call to the source.
     misses: AtomicUsize,
-    /// Allocations that failed.
+    /// Number of allocations that failed.
     failed: AtomicUsize,
-    /// Allocations from a fallback.
+    /// Number of allocations that a fallback served.
     fallbacks: AtomicUsize,
-    /// Calls that returned memory to the source.
+    /// Number of calls that returned memory to the source.
     returns: AtomicUsize,
 }
 
@@ -69,7 +69,7 @@ impl Default for Counters {
 const RELAXED: Ordering = Ordering::Relaxed;
 
 impl Counters {
-    /// All zero.
+    /// Counters that are all zero.
     ///
     /// Const, so that counters can be statics (not under loom, whose atomics are made at run time).
     #[cfg(not(loom))]
@@ -90,7 +90,7 @@ impl Counters {
         }
     }
 
-    /// All zero.
+    /// Counters that are all zero.
     #[cfg(loom)]
     pub fn new() -> Self {
         let zero = || AtomicUsize::new(0);
@@ -115,7 +115,8 @@ impl Counters {
 
     /// Counts an allocation of `bytes` bytes; `hit` if the source was not called.
     pub fn allocated(&self, bytes: u64, hit: bool) {
-        // The hit or miss before the live block: a reader that sees the live block then sees its hit or miss too.
+        // The hit or miss is counted before the live block, so a reader that sees the live block sees its hit or miss
+        // too.
         if hit { &self.hits } else { &self.misses }.fetch_add(1, RELAXED);
         raise(&self.live, &self.peak_live, 1);
         raise(&self.in_use, &self.peak_in_use, bytes as usize);
@@ -129,7 +130,7 @@ impl Counters {
 
     /// Counts a resize in place, from `old` to `new` bytes.
     pub fn resized(&self, old: u64, new: u64) {
-        // Modulo 2^N: adding the (possibly negative) difference shrinks as well as it grows.
+        // Wrapping: adding a difference modulo 2^N lowers the counter where the difference is negative.
         let change = (new as usize).wrapping_sub(old as usize);
         let now = self.in_use.fetch_add(change, RELAXED).wrapping_add(change);
         self.peak_in_use.fetch_max(now, RELAXED);
@@ -140,7 +141,7 @@ impl Counters {
         self.failed.fetch_add(1, RELAXED);
     }
 
-    /// Counts a fallback (in addition to [`allocated`](Self::allocated)).
+    /// Counts an allocation that a fallback served (in addition to [`allocated`](Self::allocated)).
     pub fn fell_back(&self) {
         self.fallbacks.fetch_add(1, RELAXED);
     }
@@ -175,11 +176,11 @@ impl Counters {
 
     /// Reads all counters.
     ///
-    /// Each value was current at some moment of the call; between numbers, `in_use <= peak_in_use`, `allocations - frees =
-    /// live_blocks <= peak_live_blocks` and `hits + misses = allocations` always hold; `in_use <= reserved` holds at
-    /// rest.
+    /// Each value was current at some moment of the call. `in_use <= peak_in_use`,
+    /// `allocations - frees = live_blocks <= peak_live_blocks` and `hits + misses = allocations` hold at any time;
+    /// `in_use <= reserved` holds while no other thread counts.
     pub fn snapshot(&self) -> Stats {
-        // Acquire, and live before served: a thread counts a block served before it counts it live.
+        // Reads `live` first, with Acquire: a thread counts the hit or miss of a block before it counts the block live.
         let live = self.live.load(Ordering::Acquire) as u64;
         let (hits, misses) = (self.hits.load(RELAXED) as u64, self.misses.load(RELAXED) as u64);
         let allocations = (hits + misses).max(live);
@@ -208,7 +209,7 @@ impl Counters {
     /// Checks the invariants at rest. O(1).
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The invariant that is broken.
     pub fn check(&self) -> Result<(), Violation> {
         let level = |counter: &AtomicUsize| counter.load(RELAXED);
         let (live, in_use) = (level(&self.live), level(&self.in_use));

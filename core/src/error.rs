@@ -46,7 +46,7 @@ pub struct AllocError {
     pub cause: Cause,
     /// Bytes requested.
     pub asked: u64,
-    /// Bytes of the largest free block at that moment (0 when nothing is free or it is not known).
+    /// Bytes of the largest free block when the call failed (0 when nothing is free or it is not known).
     pub largest_free: u64,
 }
 
@@ -95,12 +95,12 @@ impl core::error::Error for AllocError {}
 pub enum FreeError {
     /// The block is not live: it was freed before, and its record may describe another block now.
     Stale {
-        /// Address the handle names.
+        /// Address in the refused handle.
         address: u64,
     },
     /// This allocator never issued the handle.
     Foreign {
-        /// Address the handle names.
+        /// Address in the refused handle.
         address: u64,
     },
 }
@@ -135,7 +135,7 @@ impl core::error::Error for Violation {}
 
 /// `Ok` if `holds`, else the violation of `clause` at a slot, bin or address.
 ///
-/// For `check` of any allocator.
+/// For the `check` methods of allocators.
 ///
 /// # Errors
 /// The [`Violation`].

@@ -1,8 +1,8 @@
 //! Events of a recording (allocations, frees, transfers), and their encoding in bytes.
 //!
-//! Promises upward: one [`Event`] for replay, tracing, transfers and tiers; [`Encoder`] and [`Decoder`] turn it into 2 to
-//! [`EVENT_MAX`] bytes and back without loss. Decoding any bytes yields a record or a typed error.
-//! Asks from below: nothing. Each side keeps about 1 KiB of state.
+//! Promises upward: one [`Event`] for replay, tracing, transfers and tiers; [`Encoder`] and [`Decoder`] turn it into 2
+//! to [`EVENT_MAX`] bytes and back without loss. Decoding any bytes yields a record or a typed error.
+//!
 //!
 //! A record in bytes (numbers are LEB128 varints, signed ones zigzag; [`VERSION`] 1):
 //!
@@ -17,7 +17,8 @@
 //! present TIME, ID, ADDRESS: difference             ALIGN: log2 + 1, 0 unknown    others: the value
 //! ```
 //!
-//! Invariant: encoder and decoder have the same state after the same records; a refused call does not change it.
+//! Invariant: encoder and decoder have the same state after the same records; a refused call does not change that
+//! state.
 
 mod bytes;
 mod codec;
@@ -32,9 +33,9 @@ pub const VERSION: u8 = 1;
 ///
 /// The sum: head, mask, four 64-bit varints (10 bytes each), three 32-bit (5), two 8-bit (2), the log2 (1).
 pub const EVENT_MAX: usize = 2 + 4 * 10 + 3 * 5 + 2 * 2 + 1;
-/// Most bytes of a text: a tag, or a call site with its path.
+/// Maximum bytes of a text: a tag, or a call site with its path.
 pub const TEXT_MAX: usize = 4096;
-/// Longest record: a text with its head and two varints of at most 5 bytes.
+/// Bytes of the longest record: a text with its head and two varints of at most 5 bytes.
 pub const RECORD_MAX: usize = 1 + 2 * 5 + TEXT_MAX;
 
 /// The kind of an event. The number is its code in a recording.
@@ -62,7 +63,7 @@ pub enum Kind {
     Mark = 8,
 }
 
-/// Number of kinds; the code after the last one.
+/// Number of kinds, which is also the lowest unused code.
 const KINDS: usize = 9;
 
 impl Kind {
@@ -88,13 +89,13 @@ pub struct Event {
     pub kind: Kind,
     /// Block id (segment id for `Take` to `Unmap`).
     pub id: u64,
-    /// Address, where known.
+    /// Address of the block or the range, where known.
     pub address: Option<u64>,
     /// Bytes requested, copied or mapped.
     pub bytes: u64,
     /// Alignment in bytes: a power of two, or 0 where not known.
     pub align: u64,
-    /// The owner that did it: thread, core, stream.
+    /// The owner that caused the event: a thread, a core, a stream.
     pub owner: Owner,
     /// The block's tier after the event.
     pub tier: u8,
@@ -111,7 +112,7 @@ pub struct Event {
 pub enum Record<'a> {
     /// An event.
     Event(Event),
-    /// Defines `id` as `text` for the events that follow.
+    /// Defines `id` as the id of `text` in the events that follow.
     Text {
         /// The id that events refer to, from 1.
         id: u32,

@@ -14,30 +14,30 @@
 //! It copies what the previous owner wrote; which batch that is does not matter.
 //!
 //! Invariants:
-//! - a place is 0, BUSY, CLOSED, or at most `batch`
+//! - the word of a place is 0, BUSY, CLOSED, or a number of items, at most `batch`
 //! - only the thread that made a place BUSY reads or writes the items of that place
 
 use crate::error::{Violation, ensure};
 use crate::sync::{AtomicU32, AtomicUsize, Ordering, spin_hint};
 
-/// A thread is copying items into the place or out of it.
+/// The word of a place while a thread is copying items into the place or out of it.
 const BUSY: u32 = u32::MAX;
-/// The place is out of use, for a fork.
+/// The word of a place that is out of use, because a fork is under way.
 const CLOSED: u32 = u32::MAX - 1;
 
-/// Acquire: the thread that takes a batch sees what the giving thread did before.
+/// Acquire: the thread that takes a batch sees what the giving thread did before it gave the batch.
 #[cfg(not(terrace_seeded_bug = "exchange_take_relaxed"))]
 const TAKE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "exchange_take_relaxed")]
 const TAKE: Ordering = Ordering::Relaxed;
 
-/// Release: publishes the items, and all writes before, to the thread that takes them.
+/// Release: publishes the items, and all earlier writes, to the thread that takes them.
 #[cfg(not(terrace_seeded_bug = "exchange_give_relaxed"))]
 const GIVE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "exchange_give_relaxed")]
 const GIVE: Ordering = Ordering::Relaxed;
 
-/// Places for batches. A view over lent words (`Copy`): views over the same words are one exchange.
+/// Places for batches: a `Copy` view over lent words. All views over the same words are one exchange.
 ///
 /// # Example
 /// ```
@@ -54,7 +54,7 @@ const GIVE: Ordering = Ordering::Relaxed;
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     places: &'a [AtomicU32],
-    /// Room for `batch` items of each place, in the order of the places.
+    /// The words for items: `batch` for each place, in the order of the places.
     items: &'a [AtomicUsize],
 }
 
@@ -66,7 +66,7 @@ impl<'a> Exchange<'a> {
         Self { places, items }
     }
 
-    /// The maximum items of a batch; 0 without places.
+    /// Maximum number of items in a batch; 0 without places.
     pub const fn batch(&self) -> usize {
         if self.places.is_empty() { 0 } else { self.items.len() / self.places.len() }
     }
@@ -93,7 +93,7 @@ impl<'a> Exchange<'a> {
 
     /// Moves the items of a batch to `out`; returns how many.
     ///
-    /// `None` when every place is empty or BUSY. Items for which `out` has no room stay in their place.
+    /// `None` when every place is empty or BUSY. Items for which `out` has no room stay in the place.
     pub fn take(&self, out: &mut [usize]) -> Option<usize> {
         (0..self.places.len()).find_map(|at| self.take_at(at, out))
     }
@@ -104,7 +104,7 @@ impl<'a> Exchange<'a> {
         if held == 0 || held >= CLOSED || out.is_empty() || self.claim(place, held).is_err() {
             return None;
         }
-        // From the end, so that the items that stay start at the first word of the place.
+        // Copies the last items of the place, so that those that stay start at its first word.
         let kept = (held as usize).saturating_sub(out.len());
         let from = at * self.batch();
         for (value, item) in out.iter_mut().zip(&self.items[from + kept..from + held as usize]) {
@@ -121,8 +121,8 @@ impl<'a> Exchange<'a> {
 
     /// Closes every place and passes all items to `to`.
     ///
-    /// Later calls find no place. Waits for threads that are copying. For use before a fork: the child must not find a
-    /// place BUSY whose thread does not exist there.
+    /// Later calls of `give` and `take` find no place. Waits for threads that are copying. For use before a fork: in
+    /// the child only one thread exists, so that a place which another thread had made BUSY would stay BUSY for ever.
     pub fn close(&self, mut to: impl FnMut(usize)) {
         for (at, place) in self.places.iter().enumerate() {
             let held = loop {
@@ -156,7 +156,7 @@ impl<'a> Exchange<'a> {
     /// Checks the first invariant. O(places).
     ///
     /// # Errors
-    /// A place claims more items than a batch has.
+    /// The first place that claims more items than a batch has.
     pub fn check(&self) -> Result<(), Violation> {
         for (at, place) in self.places.iter().enumerate() {
             let held = place.load(Ordering::Relaxed);

@@ -20,12 +20,12 @@ pub enum FenceState {
 
 /// Tracks the work in flight of each owner: by CUDA events, durable writes, a simulated delay.
 ///
-/// The core only polls; wakers are the adapters' business.
+/// The core only polls; adapters wake the threads that wait.
 pub trait Fence {
     /// Issues a ticket that covers all work of `owner` so far.
     ///
-    /// Called for each free that is not cached, so it should be cheap: an implementation may create the event when the
-    /// ticket is first polled, which then may cover later work too.
+    /// Called for each free that is not cached, so it should be cheap: an implementation may record its event only when
+    /// the ticket is first polled, so that the event may cover later work too.
     fn record(&mut self, owner: Owner) -> u64;
 
     /// Whether a ticket can ever be pending; if so, an arena needs records for pending frees.

@@ -1,9 +1,10 @@
 //! A lock-free list of remote frees: any thread pushes an index, the owner drains all of them at once.
 //!
 //! Promises upward: every index pushed is drained exactly once, and the owner then sees the writes of the thread that
-//! pushed it; pushing an index that is still queued is always refused. Push is lock-free (a failed exchange means that
-//! another push succeeded); drain is one exchange and a walk over the list that it took, and never retries.
-//! Asks from below: `sync`; the caller lends one `u32` link for each index, and two more.
+//! pushed it; pushing an index that is still queued is always refused. Push is lock-free (its exchange fails only
+//! spuriously or because another push or a drain succeeded); drain is one exchange and a walk over the list that it
+//! took, and never retries.
+//! Asks from below: `sync`; the caller lends one `u32` link for each index, and two more links.
 //!
 //! There is no ABA problem, although links are indices that are reused: the only compare-and-swap of the head is that of a
 //! push, which replaces head `h` by its own node, whose link is `h`. If the head changed from `h` and back meanwhile, that
@@ -24,19 +25,19 @@ use core::fmt;
 /// Link of the oldest entry. No index + 1 reaches it: there are at most `u32::MAX - 1` indices.
 const LAST: u32 = u32::MAX;
 
-/// Release: publishes all writes of the pushing thread to the owner that drains the index.
+/// Release: publishes all writes of the pushing thread to the owner, which drains the index.
 #[cfg(not(terrace_seeded_bug = "inbox_push_relaxed"))]
 const PUSH: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "inbox_push_relaxed")]
 const PUSH: Ordering = Ordering::Relaxed;
 
-/// Acquire: the owner sees all writes of the pushing threads.
+/// Acquire: the owner sees all writes that the pushing threads made before they pushed.
 #[cfg(not(terrace_seeded_bug = "inbox_drain_relaxed"))]
 const DRAIN: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "inbox_drain_relaxed")]
 const DRAIN: Ordering = Ordering::Relaxed;
 
-/// A refused push. Nothing was changed.
+/// Why a push was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushError {
     /// The index is queued already: a double free.
@@ -59,7 +60,7 @@ impl fmt::Display for PushError {
 
 impl core::error::Error for PushError {}
 
-/// The inbox of one owner. A view over lent links (`Copy`): views over the same links are one inbox.
+/// The inbox of one owner: a `Copy` view over lent links. All views over the same links are one inbox.
 ///
 /// # Example
 /// ```
@@ -75,11 +76,11 @@ impl core::error::Error for PushError {}
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Inbox<'a> {
-    /// The link of each index, then the head, then the count.
+    /// One link for each index, then the head of the list, then the number of queued indices.
     links: &'a [AtomicU32],
-    /// Most indices queued at once.
+    /// Maximum number of indices queued at once; `u32::MAX` for no bound.
     bound: u32,
-    /// Whose inbox it is.
+    /// The owner that drains the inbox.
     owner: Owner,
 }
 
@@ -94,24 +95,24 @@ impl<'a> Inbox<'a> {
         Self { links, bound: u32::MAX, owner }
     }
 
-    /// The same inbox, refusing pushes while `bound` are queued.
+    /// The same inbox, which refuses pushes while `bound` indices are queued.
     ///
     /// All views over the same links need the same bound.
     pub const fn bounded(self, bound: u32) -> Self {
         Self { bound, ..self }
     }
 
-    /// Whose inbox it is.
+    /// The owner that drains the inbox.
     pub const fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Indices it can hold.
+    /// Number of indices that have a link: the maximum that can be queued.
     fn indices(&self) -> u32 {
         self.links.len().saturating_sub(2).min(LAST as usize - 1) as u32
     }
 
-    /// The head; `None` with fewer than two links.
+    /// The link that is the head of the list; `None` with fewer than two links.
     fn head(&self) -> Option<&'a AtomicU32> {
         if self.links.len() < 2 { None } else { self.links.get(self.indices() as usize) }
     }
@@ -119,7 +120,7 @@ impl<'a> Inbox<'a> {
     /// Queues an index for the owner. Never waits: any thread and any interrupt handler may call it.
     ///
     /// # Errors
-    /// [`PushError`]; nothing is queued then.
+    /// [`PushError`]; the call then queues nothing.
     #[inline]
     pub fn push(&self, index: u32) -> Result<(), PushError> {
         let link = self.links.get(index as usize).filter(|_| index < self.indices());
@@ -151,21 +152,21 @@ impl<'a> Inbox<'a> {
         }
     }
 
-    /// Increments the count unless it is at the bound; returns whether it did.
+    /// Increments the count of queued indices unless it is at the bound; returns whether it did.
     fn count_up(&self) -> bool {
         let raise = |count| (count < self.bound).then_some(count + 1);
         self.count().fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise).is_ok()
     }
 
-    /// The count. Caller must have a head: then there are two links.
+    /// The link that counts queued indices. Caller must have found a head, which means that this link exists too.
     fn count(&self) -> &'a AtomicU32 {
         &self.links[self.indices() as usize + 1]
     }
 
-    /// Takes everything queued, newest first.
+    /// Takes all queued indices, newest first.
     ///
-    /// For the owner, but safe for concurrent calls: each index goes to one of them. Indices that are left when the
-    /// iterator is dropped are queued again.
+    /// For the owner, but safe to call concurrently: each index goes to one of the calls. Indices that are left when
+    /// the iterator is dropped are queued again.
     #[inline]
     pub fn drain(&self) -> Drain<'a> {
         let next = self.head().map_or(0, |head| head.swap(0, DRAIN));
@@ -178,10 +179,10 @@ impl<'a> Inbox<'a> {
         self.head().is_none_or(|head| head.load(Ordering::Relaxed) == 0)
     }
 
-    /// Walks the list. For tests, at rest (no push or drain under way). O(queued).
+    /// Checks the list and the count. For tests, at rest (no push or drain under way). O(queued).
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The invariant that is broken.
     pub fn check(&self) -> Result<(), Violation> {
         let Some(head) = self.head() else { return Ok(()) };
         let indices = &self.links[..self.indices() as usize];

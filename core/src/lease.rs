@@ -1,4 +1,5 @@
-//! An atomic word for each buffer: a lease keeps the mover away from the buffer's bytes.
+//! An atomic word for each buffer: a lease keeps the mover, which copies buffers between tiers, away from the buffer's
+//! bytes.
 //!
 //! Promises upward: leases and the mover exclude each other. The mover and the next exclusive holder see the writes of
 //! earlier holders; every later holder sees the writes of the mover. Acquiring or releasing a lease of a resident buffer
@@ -12,12 +13,12 @@
 //!
 //! - CLOSED: the mover has the bytes, or the buffer is not resident.
 //! - COUNTED: the bytes are included in the pinned total, which has a cap. The first lease of a buffer fails with
-//!   [`LeaseError::Uncounted`]; the caller then adds the bytes to the total under the owner's lock, calls
+//!   [`LeaseError::Uncounted`]; the caller then adds the bytes to the total, under the lock of the word's owner, calls
 //!   [`LeaseWord::set_counted`], and tries again. The bit stays set after the last release, so that the next lease is
 //!   fast; the owner clears it by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
 //! - WANTED: the mover waits for the leases to end. The release of the last lease returns true.
-//! - visits: leases since the count was last taken, up to 3, for eviction policies. They are bits of this word because
-//!   the compare-and-swap that acquires a lease then updates them at no cost.
+//! - visits: leases since the visits were last taken, up to 3, for eviction policies. They are bits of this word
+//!   because the compare-and-swap that acquires a lease then updates them at no cost.
 //!
 //! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held
 //! only while COUNTED.
@@ -30,19 +31,19 @@ const CLOSED: u32 = 1 << 31;
 const EXCLUSIVE: u32 = 1 << 30;
 const COUNTED: u32 = 1 << 29;
 const WANTED: u32 = 1 << 28;
-/// One visit. The counter has two bits, as S3-FIFO needs.
+/// One visit in the counter of visits, which has two bits, as S3-FIFO needs.
 const VISIT: u32 = 1 << 26;
 const VISITS: u32 = 3 * VISIT;
 /// Mask of the shared leases, and their maximum: 2^26 - 1, which is 67 million.
 const SHARED: u32 = VISIT - 1;
 
-/// Acquire: a new holder sees the writes of the mover and of the holder before.
+/// Acquire: a new holder sees the writes of the mover and of the previous holder.
 #[cfg(not(terrace_seeded_bug = "lease_acquire_relaxed"))]
 const ACQUIRE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "lease_acquire_relaxed")]
 const ACQUIRE: Ordering = Ordering::Relaxed;
 
-/// Release: publishes the writes of the holder.
+/// Release: publishes the holder's writes to the mover and to the next holder.
 #[cfg(not(terrace_seeded_bug = "lease_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "lease_release_relaxed")]
@@ -54,7 +55,7 @@ const CLOSE: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "lease_close_relaxed")]
 const CLOSE: Ordering = Ordering::Relaxed;
 
-/// Release: publishes the bytes at their new location.
+/// Release: publishes the bytes at their new location to later holders.
 #[cfg(not(terrace_seeded_bug = "lease_open_relaxed"))]
 const OPEN: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "lease_open_relaxed")]
@@ -69,7 +70,7 @@ pub enum LeaseError {
     Busy,
     /// The bytes are not counted as pinned yet: count them, then try again.
     Uncounted,
-    /// There are 2^26 - 1 shared leases.
+    /// There are 2^26 - 1 shared leases already.
     TooMany,
 }
 
@@ -169,7 +170,9 @@ impl LeaseWord {
         before & WANTED != 0
     }
 
-    /// Sets COUNTED; returns false if another thread had set it. Caller must hold the owner's lock.
+    /// Sets COUNTED; returns false if it was set already.
+    ///
+    /// Caller must hold the lock under which the pinned total changes.
     ///
     /// # Errors
     /// [`LeaseError::Closed`].
@@ -216,7 +219,9 @@ impl LeaseWord {
         if free(before).is_err() { Err(LeaseError::Busy) } else { Ok(before & COUNTED != 0) }
     }
 
-    /// Permits leases again. Caller must own the word by [`LeaseWord::close`] or [`LeaseWord::closed`].
+    /// Clears CLOSED, so that leases can be acquired again.
+    ///
+    /// Caller must own the word by [`LeaseWord::close`] or [`LeaseWord::closed`].
     pub fn reopen(&self) {
         self.word.fetch_and(!CLOSED, OPEN);
     }
@@ -258,8 +263,8 @@ impl LeaseWord {
         ((before & VISITS) / VISIT) as u8
     }
 
-    /// Replaces the word by `next` of it, unless that is an error; returns the old word. Lock-free: an exchange fails
-    /// only because that of another thread succeeded.
+    /// Replaces the word by the result of `next`, unless that is an error; returns the old word. Lock-free: an exchange
+    /// fails only spuriously or because that of another thread succeeded.
     #[inline]
     fn change(&self, order: Ordering, next: impl Fn(u32) -> Result<u32, LeaseError>) -> Result<u32, LeaseError> {
         let mut word = self.word.load(Ordering::Relaxed);
@@ -274,7 +279,7 @@ impl LeaseWord {
     /// Checks the invariants at this moment. O(1).
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The invariant that is broken.
     pub fn check(&self) -> Result<(), Violation> {
         let word = self.word.load(Ordering::Relaxed);
         let shut = word & CLOSED == 0 || word & (EXCLUSIVE | COUNTED | SHARED) == 0;
@@ -291,7 +296,7 @@ fn visited(word: u32) -> u32 {
     if word & VISITS == VISITS { word } else { word + VISIT }
 }
 
-/// Why a lease that excludes `others` cannot be acquired; `None` if it can.
+/// Why a lease that excludes the leases in the mask `others` cannot be acquired; `None` if it can.
 #[inline]
 fn reason(word: u32, others: u32) -> Option<LeaseError> {
     match word {
@@ -302,7 +307,7 @@ fn reason(word: u32, others: u32) -> Option<LeaseError> {
     }
 }
 
-/// [`LeaseError::Busy`] while a lease is held.
+/// `Ok` if no lease is held, else [`LeaseError::Busy`].
 fn free(word: u32) -> Result<(), LeaseError> {
     if word & (EXCLUSIVE | SHARED) == 0 { Ok(()) } else { Err(LeaseError::Busy) }
 }

@@ -2,7 +2,8 @@
 //!
 //! # The parts
 //!
-//! Source, index, cache, fence. An allocator is itself a source for another one, so they nest.
+//! The four parts are source, index, cache and fence. An allocator is itself a source for another allocator, so they
+//! nest.
 //!
 //! ```text
 //!          Request                                         Block

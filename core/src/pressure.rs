@@ -4,17 +4,17 @@
 //! boundary (fractions are compared by cross-multiplication in 128 bits).
 //! Asks from below: nothing.
 
-/// Level of memory pressure. Ordered: a higher level is greater.
+/// Level of memory pressure, by the part of capacity in use. Ordered: a higher level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Below 60 %.
+    /// Less than 60 % is in use.
     #[default]
     Normal,
-    /// From 60 %: begin to return unused memory.
+    /// At least 60 % is in use: begin to return unused memory.
     Elevated,
-    /// From 80 %: empty caches, evict ahead of need.
+    /// At least 80 % is in use: empty caches, evict ahead of need.
     High,
-    /// From 95 %: the next allocation may fail.
+    /// At least 95 % is in use: the next allocation may fail.
     Critical,
 }
 
@@ -23,10 +23,10 @@ const LEVELS: [(Level, u64); 3] = [(Level::Elevated, 600), (Level::High, 800), (
 
 /// How far below its threshold a level ends, in permille of capacity.
 ///
-/// 50 permille of an 80 GB device are 4 GB, more than a training step moves back and forth.
+/// 50 permille of an 80 GB device are 4 GB, more than a training step allocates and frees again.
 pub const HYSTERESIS: u64 = 50;
 
-/// Whether `used / capacity` is at least `permille`. Exact; true for 0 of 0.
+/// Whether `used / capacity` is at least `permille`. Exact; true if both are 0.
 fn at_least(used: u64, capacity: u64, permille: u64) -> bool {
     u128::from(used) * 1000 >= u128::from(capacity) * u128::from(permille)
 }
@@ -42,7 +42,7 @@ pub fn level(used: u64, capacity: u64) -> Level {
     reached(used, capacity, 0)
 }
 
-/// Like [`level`], with thresholds in permille for elevated, high and critical, rising.
+/// Like [`level`], with the thresholds of elevated, high and critical in permille, ascending.
 ///
 /// # Example
 /// ```
@@ -76,7 +76,7 @@ fn reached(used: u64, capacity: u64, early: u64) -> Level {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Pressure {
-    /// Bytes that are 100 %; 0 for not limited.
+    /// Capacity in bytes, which is 100 %; 0 for not limited.
     capacity: u64,
     /// The level reported last.
     level: Level,
@@ -93,7 +93,7 @@ impl Pressure {
         self.level
     }
 
-    /// Updates the bytes in use; returns the level, and passes it to `changed` if it has changed.
+    /// Sets the bytes in use; returns the level, and passes it to `changed` if it has changed.
     pub fn update(&mut self, used: u64, changed: impl FnOnce(Level)) -> Level {
         let rising = level(used, self.capacity);
         // The level stays while pressure is at or above its threshold less HYSTERESIS.
@@ -118,9 +118,9 @@ pub enum CapAdvice {
     Shrink(u64),
 }
 
-/// Pressure-driven caps: above 0.8 shrink, below 0.3 grow by 1.5.
+/// How caps follow pressure: by default they shrink above 80 % in use and grow below 30 %, by 1.5.
 ///
-/// Shrinking is by the same factor, so that a step down and a step up cancel (but for rounding).
+/// Shrinking and growing are by one factor, so that a step down and a step up cancel (but for rounding).
 ///
 /// # Example
 /// ```
@@ -143,14 +143,14 @@ pub struct CachePolicy {
 }
 
 impl Default for CachePolicy {
-    /// 800, 300, no bounds.
+    /// Shrinks above 800 permille and grows below 300; the cap has no bounds.
     fn default() -> Self {
         Self { shrink_above: 800, grow_below: 300, min: 0, max: u64::MAX }
     }
 }
 
 impl CachePolicy {
-    /// The advice for a cap of `cap` bytes while `used` of `capacity` bytes are in use.
+    /// The advice for a cap of `cap` bytes or granules while `used` of `capacity` bytes are in use.
     ///
     /// A capacity of 0 means not limited: caches grow.
     pub fn advise(&self, used: u64, capacity: u64, cap: u64) -> CapAdvice {

@@ -1,7 +1,8 @@
 //! In which tiers a buffer has memory, and in which of them the contents are current.
 //!
-//! Promises upward: no transition loses the current contents; a refused one says what to do first. The same rules for a
-//! buffer on host and device and for one on five tiers. Pure and `Copy`: it records transitions, and moves no bytes.
+//! Promises upward: no transition loses the current contents; the error of a refused transition says what to do first.
+//! The same rules hold for a buffer on host and device and for one on five tiers. Pure and `Copy`: it records
+//! transitions, and moves no bytes.
 //! Asks from below: nothing.
 //!
 //! The state is two sets of tiers: `present` (they have memory) and `valid` (their copy is current). With two tiers:
@@ -53,20 +54,20 @@ pub enum Transition {
 /// Why a transition is refused. The residence is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidenceError {
-    /// The copy in that tier is stale: copy from `from` first (the lowest-numbered valid tier).
+    /// The copy in the transition's tier is stale: copy from `from` first (the lowest-numbered valid tier).
     CopyFirst {
         /// A tier whose copy is current.
         from: Tier,
     },
-    /// The buffer has no memory in that tier: reserve it or copy to it first.
+    /// The buffer has no memory in the transition's tier: reserve it or copy to it first.
     NotPresent,
-    /// The buffer has memory in that tier already.
+    /// The buffer has memory in the transition's tier already.
     AlreadyPresent,
-    /// That tier has the only current copy: copy it to another tier first.
+    /// The transition's tier has the only current copy: copy it to another tier first.
     LastCopy,
-    /// A copy from a tier to itself.
+    /// The transition is a copy from a tier to itself.
     SameTier,
-    /// The number is not below [`TIERS`].
+    /// The number of the tier is not below [`TIERS`].
     NoSuchTier,
 }
 
@@ -86,7 +87,7 @@ impl fmt::Display for ResidenceError {
 impl core::error::Error for ResidenceError {}
 
 bitflags! {
-    /// Tiers: bit n stands for tier n.
+    /// A set of tiers: bit n stands for tier n.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct TierSet: u8 {
         const _ = !0;
@@ -94,7 +95,7 @@ bitflags! {
 }
 
 impl TierSet {
-    /// The set of one tier only.
+    /// The set of this one tier; an error if the number is too large.
     fn of(tier: Tier) -> Result<Self, ResidenceError> {
         if tier < TIERS { Ok(Self::from_bits_retain(1 << tier)) } else { Err(ResidenceError::NoSuchTier) }
     }
@@ -118,9 +119,9 @@ impl TierSet {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Residence {
-    /// Tiers in which the buffer has memory.
+    /// Set of the tiers in which the buffer has memory.
     present: TierSet,
-    /// Tiers whose copy is current: not empty, a subset of `present`.
+    /// Set of the tiers whose copy is current: not empty, a subset of `present`.
     valid: TierSet,
 }
 
@@ -157,7 +158,7 @@ impl Residence {
     /// Applies a transition. O(1).
     ///
     /// # Errors
-    /// [`ResidenceError`]: why the transition is refused; nothing is changed then.
+    /// [`ResidenceError`]: why the transition is refused; the residence is then unchanged.
     pub fn apply(&mut self, change: Transition) -> Result<(), ResidenceError> {
         *self = match change {
             Transition::Reserve(tier) => self.reserve(TierSet::of(tier)?),
@@ -215,7 +216,7 @@ impl Residence {
     /// Checks the invariants. O(1).
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The invariant that is broken.
     pub fn check(&self) -> Result<(), Violation> {
         ensure(!self.valid.is_empty(), "residence: valid is not empty", self.present.bits())?;
         ensure(self.present.contains(self.valid), "residence: valid is a subset of present", self.valid.bits())

@@ -3,7 +3,7 @@
 //! Promises upward: one trait for a static array, `mmap`, a driver, a file, another allocator.
 //! Asks from below: nothing.
 //!
-//! There are two kinds. A *fixed* source has whole regions ([`take`](Source::take)); a *growing* source also reserves
+//! There are two kinds. A *fixed* source gives whole regions ([`take`](Source::take)); a *growing* source also reserves
 //! address space ([`reserve`](Source::reserve)), in which the caller maps, unmaps and moves pages.
 
 use core::fmt;
@@ -14,9 +14,9 @@ use core::fmt;
 pub struct Region {
     /// The source's number of the region, unique among the regions that are taken.
     pub id: u64,
-    /// First address.
+    /// First address of the region.
     pub base: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
@@ -55,27 +55,27 @@ impl core::error::Error for SourceError {}
 /// The counters of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceUsage {
-    /// The most bytes the source provides at once, 0 when not limited.
+    /// Maximum bytes that the source provides at once, 0 when not limited.
     pub capacity: u64,
     /// Bytes taken from the source and not returned.
     pub reserved: u64,
     /// The maximum of `reserved` so far.
     pub peak_reserved: u64,
-    /// Calls that took or returned a region, or mapped, unmapped or moved a range. Reserving is not counted.
+    /// Number of calls that took or returned a region, or mapped, unmapped or moved a range. Reserving is not counted.
     pub calls: u64,
-    /// Handles created: one for each region, one for each page.
+    /// Number of handles created: one for each region, one for each page.
     pub handles: u64,
 }
 
 /// A source of memory: whole regions, or pages in reserved address space.
 pub trait Source {
-    /// Takes a region of at least `bytes` usable bytes. One call.
+    /// Takes a region of at least `bytes` usable bytes. Counts as one call.
     ///
     /// # Errors
-    /// [`SourceError`]; nothing is taken then.
+    /// [`SourceError`]; after an error nothing is taken.
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError>;
 
-    /// Returns a whole region. One call (for reserved address space, one for each mapped range in it).
+    /// Returns a whole region. Counts as one call (for reserved address space, as one for each mapped range in it).
     ///
     /// # Errors
     /// [`SourceError::Misuse`] when the region is not taken.
@@ -95,30 +95,30 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Maps fresh pages at `[offset, offset + bytes)` of a reserved region, all of which must be unmapped. One call.
+    /// Maps fresh pages at `[offset, offset + bytes)` of a reserved region, all of it unmapped. Counts as one call.
     ///
     /// # Errors
-    /// [`SourceError`]; nothing is mapped then.
+    /// [`SourceError`]; after an error nothing is mapped.
     fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         let _ = (region, offset, bytes);
         Err(SourceError::Unsupported)
     }
 
-    /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped. One call.
+    /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped. Counts as one call.
     ///
     /// # Errors
-    /// [`SourceError`]; nothing is unmapped then.
+    /// [`SourceError`]; after an error nothing is unmapped.
     fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         let _ = (region, offset, bytes);
         Err(SourceError::Unsupported)
     }
 
-    /// Moves the pages of `[from, from + bytes)` to `[to, to + bytes)`. One call.
+    /// Moves the pages of `[from, from + bytes)` to `[to, to + bytes)`. Counts as one call.
     ///
-    /// The first range must be mapped, the second must not. The contents are undefined afterwards.
+    /// The first range must be mapped, the second must be unmapped. The contents are undefined afterwards.
     ///
     /// # Errors
-    /// [`SourceError`]; nothing is moved then.
+    /// [`SourceError`]; after an error nothing is moved.
     fn shift(&mut self, region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
         let _ = (region, from, to, bytes);
         Err(SourceError::Unsupported)
@@ -139,9 +139,9 @@ pub trait Source {
 
 /// A source over lent memory: a static array, for example.
 ///
-/// Regions are cut from the low end. The space of the region taken last is free as soon as it is returned; the space of
-/// any other, when all regions have been returned. Until then the source writes two words into it, so that a second return
-/// of the same region is recognised.
+/// Regions are cut from the low end. The space of the region taken last is free as soon as that region is returned; the
+/// space of any other region is free when all regions have been returned. Until then the source stores two words in a
+/// returned region, by which it recognises a second return of the region.
 ///
 /// # Example
 /// ```
@@ -156,19 +156,19 @@ pub trait Source {
 #[derive(Debug)]
 pub struct FixedSource<'a> {
     memory: &'a mut [u64],
-    /// The first address that is a multiple of a cache line.
+    /// The first address in the memory that is a multiple of a cache line.
     base: u64,
-    /// Bytes of the stack of regions.
+    /// Bytes of the stack of regions, which begins at `base`.
     used: u64,
-    /// Regions taken and not returned; at 0 the stack is empty.
+    /// Number of regions taken and not returned; at 0 the stack is empty.
     out: u64,
-    /// Head of the list of regions returned below the top of the stack: an id, or [`NONE`]. The first two words of each
-    /// are the id of the next and its bytes.
+    /// Head of the list of regions returned below the top of the stack: an id, or [`NONE`]. The first two words of such
+    /// a region are the id of the next one, and this region's bytes.
     returned: u64,
     usage: SourceUsage,
 }
 
-/// Start and size of a region of a [`FixedSource`] are multiples of this, a cache line.
+/// Bytes of a cache line. Start and size of a region of a [`FixedSource`] are multiples of it.
 const LINE: u64 = 64;
 
 /// The end of the list of returned regions.
@@ -184,7 +184,7 @@ impl<'a> FixedSource<'a> {
         Self { memory, base, used: 0, out: 0, returned: NONE, usage }
     }
 
-    /// Whether `region` can be one that is out: whole lines of the stack, none of them in a returned region.
+    /// Whether `region` may be taken and not returned: whole lines of the stack, none of them in a returned region.
     ///
     /// O(regions returned below the top of the stack).
     fn is_out(&self, region: Region) -> bool {
@@ -230,8 +230,8 @@ impl Source for FixedSource<'_> {
 
     /// Frees the region at once if it was taken last; else when all regions have been returned.
     ///
-    /// A copy of a handle that was returned is refused until some of its bytes are taken again; from then on it cannot be told
-    /// from a handle that is out.
+    /// A copy of a handle that was returned is refused until some of the region's bytes are taken again; from then on
+    /// the copy cannot be told from a handle of a taken region.
     fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
         let misuse = SourceError::Misuse("a region is given back once, to the source it came from");
         if !self.is_out(region) {

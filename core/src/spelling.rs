@@ -3,7 +3,7 @@
 //! Promises upward: the known name that was probably meant, without allocating: allocators call it while they start.
 //! Asks from below: nothing.
 
-/// Names must be shorter than this to be compared, in bytes.
+/// Names of so many bytes or more are not compared.
 const MAX_LENGTH: usize = 48;
 
 /// Returns the first name in `known` at an edit distance of 1 or 2 from `name`.

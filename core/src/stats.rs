@@ -16,52 +16,53 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Stats {
-    /// The most memory the allocator may take from its source, 0 when not limited.
+    /// Maximum bytes that the allocator may take from its source, 0 when not limited.
     pub capacity: u64,
-    /// Memory taken from the source and not returned.
+    /// Bytes taken from the source and not returned.
     pub reserved: u64,
     /// The maximum of `reserved` so far.
     pub peak_reserved: u64,
-    /// Memory in live blocks, rounding included.
+    /// Bytes of live blocks, rounding included.
     pub in_use: u64,
     /// The maximum of `in_use` so far.
     pub peak_in_use: u64,
-    /// Memory in live blocks as requested (equal to `in_use` where an allocator does not record the request).
+    /// Bytes of live blocks as requested (equal to `in_use` where an allocator does not record the request).
     pub requested: u64,
-    /// Memory in caches and behind pending fences: reusable by one owner, not yet by all.
+    /// Bytes in caches and behind pending fences: reusable by one owner, not yet by all.
     pub pooled: u64,
-    /// The largest block that can be allocated without a call to the source.
+    /// Bytes of the largest block that can be allocated without a call to the source.
     pub largest_free: u64,
-    /// Records of the allocator itself: those of the lent records that were ever used.
+    /// Bytes of the allocator's own records; may leave out lent records that were never used.
     pub metadata: u64,
-    /// Live blocks, a count.
+    /// Number of live blocks.
     pub live_blocks: u64,
     /// The maximum of `live_blocks` so far.
     pub peak_live_blocks: u64,
-    /// Calls that allocated a block.
+    /// Number of calls that allocated a block.
     pub allocations: u64,
-    /// Calls that freed a block.
+    /// Number of calls that freed a block.
     pub frees: u64,
-    /// Allocations without a call to the source.
+    /// Number of allocations without a call to the source.
     pub hits: u64,
-    /// Allocations that needed a call to the source.
+    /// Number of allocations that needed a call to the source.
     pub misses: u64,
-    /// Allocations that failed.
+    /// Number of allocations that failed.
     pub failed: u64,
-    /// Allocations from a fallback (pinned host memory instead of device memory, for example).
+    /// Number of allocations from a fallback (pinned host memory instead of device memory, for example).
     pub fallbacks: u64,
-    /// Calls that returned regions or pages to the source.
+    /// Number of calls that returned regions or pages to the source.
     pub returns: u64,
-    /// Calls to the source: each map, unmap or move of a contiguous range, each region taken or returned.
+    /// Number of calls to the source: each map, unmap or move of a contiguous range, each region taken or returned.
     pub source_calls: u64,
-    /// Handles (pages or regions) that the source created in those calls.
+    /// Number of handles (of pages or regions) that the source created in all calls.
     pub handles: u64,
 }
 
 impl Stats {
     /// Adds the counters of two allocators.
     ///
-    /// `capacity` is the sum if both are limited, else 0. Peaks are summed too: an upper bound of the peak of the sum.
+    /// `capacity` is the sum if both are limited, else 0. Peaks are summed too, which is an upper bound of the peak of
+    /// the sum.
     /// `largest_free` is the larger of the two.
     ///
     /// # Example
@@ -113,7 +114,7 @@ impl Stats {
         ratio(self.peak_in_use, self.peak_reserved)
     }
 
-    /// Metadata / reserved bytes (row A6 asks for less than 0.01 over 100 MB).
+    /// Metadata / reserved bytes (`docs/features.md`, row A6, asks for less than 0.01 over 100 MB).
     pub fn metadata_share(&self) -> f64 {
         if self.reserved == 0 { 0.0 } else { self.metadata as f64 / self.reserved as f64 }
     }
@@ -142,7 +143,7 @@ mod tests {
         };
         assert_eq!((stats.hit_rate(), stats.fragmentation()), (0.75, 0.75));
         assert_eq!((stats.efficiency(), stats.metadata_share()), (0.25, 0.005));
-        // `largest_free` above the free bytes (100) counts as 100.
+        // `largest_free` above the free bytes (400) counts as 400.
         assert_eq!(Stats { largest_free: 900, ..stats }.fragmentation(), 0.0);
         let none = Stats::default();
         assert_eq!(
@@ -151,7 +152,7 @@ mod tests {
         );
     }
 
-    /// All counters different from each other.
+    /// Statistics whose counters are all different from each other.
     fn counters(first: u64) -> Stats {
         let n = |at: u64| first + 1000 * at;
         Stats {
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_sum_adds_each_counter_to_its_own() {
-        // 7 + 1000 n and 12 + 1000 n: their sum is 19 + 2000 n, which is what counters of twice the steps hold.
+        // Counter `n` is 7 + 1000 n in one and 12 + 1000 n in the other, so 19 + 2000 n in the sum.
         let sum = counters(7).plus(counters(12));
         let double = |at: u64| 19 + 2000 * at;
         let head =

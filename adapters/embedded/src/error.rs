@@ -8,7 +8,7 @@ use core::fmt;
 use terrace_core::FreeError;
 use terrace_core::heap::RegionError;
 
-/// Why a heap refused memory. The heap is unchanged.
+/// Why a heap refused a region. The heap is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitError {
     /// The address is null.
@@ -37,9 +37,9 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// A refused free or resize, as the hook for bad frees receives it.
+/// A refused free or resize: the argument of the hook for bad frees.
 ///
-/// The heap is unchanged; the block, if it is one, is leaked.
+/// The heap is unchanged. If the pointer was that of a live block, a refused free leaks the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFree(pub FreeError);
 

@@ -1,23 +1,24 @@
 //! Queues of deferred frees: blocks freed where the heap's lock must not be taken, as in interrupt handlers.
 //!
 //! Promises upward: a push and a pop take a bounded number of steps, never wait, and mask no interrupts (on targets with
-//! compare-and-swap). A push into a full queue returns the block. Each block pushed is popped once, with its layout; the
-//! order is not kept.
+//! compare-and-swap). A push into a full queue returns the block. Each block pushed is popped once, with its layout;
+//! blocks are popped in any order.
 //! Asks from below: the core's `sync` only, so that loom runs this very file (`core/tests/loom_free_queue.rs`).
 //!
 //! ```text
 //! interrupt:  free_later --push--> | block, size, align | EMPTY | BUSY | ... | --pop, two a call--> heap   under its lock
 //! ```
 //!
-//! An interrupt may come between any two steps of a push or a pop, and push as well: it skips the entry that is `BUSY` and
-//! takes another. So a push interrupted half way delays no other block; a pop interrupted half way keeps one entry from being
-//! used. There is no ABA problem: a thread owns an entry from its compare-and-swap to `BUSY` until its own store. The protocol
-//! is that of [`terrace_core::Exchange`], whose items are integers: a block that passed through one would lose the provenance of
-//! its pointer.
+//! An interrupt may come between any two steps of a push or a pop, and its handler may push as well: the handler skips
+//! the entry that is `BUSY` and takes another. So a push interrupted half way delays no other block; a pop interrupted
+//! half way only keeps one entry from being used. There is no ABA problem: a thread owns an entry from its
+//! compare-and-swap to `BUSY` until its own store. [`terrace_core::Exchange`] has the same protocol, but its items are
+//! integers: a pointer that passed through one would lose its provenance.
 //!
 //! Invariants:
 //! - the fields of a `BUSY` entry are read and written only by the thread that made it `BUSY`
-//! - `waiting` is never below the number of `FULL` entries: a push counts before it fills, a pop after it has emptied
+//! - `waiting` is never below the number of `FULL` entries: a push increments it before filling, a pop decrements it
+//!   after emptying an entry
 
 use core::alloc::Layout;
 use core::fmt;
@@ -25,14 +26,14 @@ use core::ptr::{self, NonNull};
 
 use terrace_core::sync::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Acquire: the thread that takes an entry sees what its last owner did. So a pop sees the fields and what the handler wrote to
-/// the block, and a push overwrites no field that a pop still reads.
+/// Acquire: the thread that takes an entry sees what the entry's last owner did. So a pop sees the fields and what the
+/// interrupt handler wrote to the block, and a push overwrites no field that a pop still reads.
 #[cfg(not(terrace_seeded_bug = "free_queue_claim_relaxed"))]
 const CLAIM: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "free_queue_claim_relaxed")]
 const CLAIM: Ordering = Ordering::Relaxed;
 
-/// Release: publishes the fields, and all writes before, to the next owner.
+/// Release: publishes an entry's fields, and all earlier writes, to the entry's next owner.
 #[cfg(not(terrace_seeded_bug = "free_queue_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "free_queue_release_relaxed")]
@@ -52,7 +53,7 @@ impl DeferredFree {
     /// A deferred free of `block`, which has `layout`.
     ///
     /// # Safety
-    /// Caller must promise for the heap that frees the block in the end what that heap's `free` asks for.
+    /// The block and `layout` must meet the safety conditions of `free` of the heap that will free the block.
     pub const unsafe fn new(block: NonNull<u8>, layout: Layout) -> Self {
         Self { block, layout }
     }
@@ -65,23 +66,23 @@ impl DeferredFree {
 
 /// A queue of deferred frees: [`NoQueue`] or [`FreeQueue`].
 ///
-/// Sealed, because the heap pops under its own lock: a queue that allocated there would enter a heap half way through a call.
+/// Sealed, because the heap pops while it holds its lock: a queue that allocated from the heap then would re-enter it.
 pub trait DeferQueue: Sync + sealed::Sealed {
     /// An empty queue.
     #[cfg(not(loom))]
     const EMPTY: Self;
-    /// The most blocks that can wait.
+    /// Maximum number of blocks in the queue.
     const CAPACITY: usize;
 
     /// Pushes a block.
     ///
     /// # Errors
-    /// The block, when the queue is full.
+    /// A full queue returns the block.
     fn push(&self, block: DeferredFree) -> Result<(), DeferredFree>;
 
     /// Pops a block, not always the oldest; `None` when the queue is empty.
     ///
-    /// `None` also while other threads are about to fill or empty every entry that is left.
+    /// Returns `None` also while other threads are filling or emptying every entry in use.
     fn pop(&self) -> Option<DeferredFree>;
 }
 
@@ -113,22 +114,23 @@ impl DeferQueue for NoQueue {
 
 /// A queue of at most `N` deferred frees, for any number of interrupt handlers and cores.
 ///
-/// Blocks are freed in any order. Each entry takes four words. A push takes O(`N`) steps, so `N` bounds what a free costs an
-/// interrupt handler; a pop takes O(1) from an empty queue and O(`N`) from another.
+/// Blocks are popped in any order. Each entry takes four words. A push takes O(`N`) steps, so `N` bounds what a free
+/// costs an interrupt handler; a pop takes O(1) steps if the queue is empty, and else O(`N`).
 ///
-/// It is the last parameter of a heap: `static HEAP: FirmwareHeap<Fast, 1, FreeQueue<16>> = FirmwareHeap::empty();`. Choose for
-/// `N` the most blocks that interrupt handlers free between two calls of the heap elsewhere.
+/// The queue is the last type parameter of a heap:
+/// `static HEAP: FirmwareHeap<Fast, 1, FreeQueue<16>> = FirmwareHeap::empty();`. `N` should be the largest number of
+/// blocks that interrupt handlers free between two calls of the heap from elsewhere.
 pub struct FreeQueue<const N: usize> {
-    /// `FULL` entries, and pushes that have not filled theirs yet: a pop from an empty queue reads nothing else.
+    /// Number of `FULL` entries and of pushes that have not filled theirs yet. A pop that reads 0 looks at no entry.
     waiting: AtomicUsize,
     entries: [Entry; N],
 }
 
-/// The fields hold nothing.
+/// State of an entry whose fields hold nothing.
 const EMPTY: usize = 0;
-/// A thread reads or writes the fields.
+/// State of an entry whose fields one thread is reading or writing.
 const BUSY: usize = 1;
-/// The fields hold a deferred free.
+/// State of an entry whose fields hold a deferred free.
 const FULL: usize = 2;
 
 /// Room for one deferred free.
@@ -151,7 +153,7 @@ impl Entry {
         }
     }
 
-    /// An `EMPTY` entry; loom's atomics are made at run time.
+    /// An `EMPTY` entry; not a `const fn`, since loom makes its atomics at run time.
     #[cfg(loom)]
     fn new() -> Self {
         Self {
@@ -168,7 +170,7 @@ impl Entry {
             && self.state.compare_exchange(from, BUSY, CLAIM, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends ownership. Publishes the fields to the next owner.
+    /// Gives up ownership of the entry: stores `state`, which publishes the fields to the next owner.
     fn release(&self, state: usize) {
         self.state.store(state, RELEASE);
     }
@@ -181,7 +183,7 @@ impl<const N: usize> FreeQueue<N> {
         Self { waiting: AtomicUsize::new(0), entries: [const { Entry::new() }; N] }
     }
 
-    /// An empty queue; loom's atomics are made at run time.
+    /// An empty queue; not a `const fn`, since loom makes its atomics at run time.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self { waiting: AtomicUsize::new(0), entries: [(); N].map(|()| Entry::new()) }
@@ -206,7 +208,8 @@ impl<const N: usize> DeferQueue for FreeQueue<N> {
     const CAPACITY: usize = N;
 
     fn push(&self, block: DeferredFree) -> Result<(), DeferredFree> {
-        // Counted before the entry is filled: a pop that finds the count 0 misses no block, and none counts below 0.
+        // The push counts before it fills an entry: so no entry is `FULL` when a pop reads the count 0, and no pop
+        // lowers the count below 0.
         #[cfg(not(terrace_seeded_bug = "free_queue_counted_late"))]
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let Some(entry) = self.entries.iter().find(|entry| entry.claim(EMPTY)) else {
@@ -232,12 +235,12 @@ impl<const N: usize> DeferQueue for FreeQueue<N> {
         let layout = Layout::from_size_align(entry.size.load(Ordering::Relaxed), entry.align.load(Ordering::Relaxed));
         entry.release(EMPTY);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        // A `FULL` entry holds what a push stored: both are always there.
+        // A `FULL` entry holds the pointer and the layout that a push stored, so neither `?` returns here.
         Some(DeferredFree { block: block?, layout: layout.ok()? })
     }
 }
 
-/// The queue is full. The block comes back, still live: push it again later, or keep it.
+/// The queue was full. The block comes back, still live: push it again later, or keep it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QueueFull(pub DeferredFree);
 

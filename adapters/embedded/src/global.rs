@@ -23,7 +23,7 @@ unsafe impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> GlobalA
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if let Some(block) = NonNull::new(block) {
-            // SAFETY: the caller promises the same of `dealloc` or `realloc`.
+            // SAFETY: the caller of `dealloc` promises what `free` asks for.
             unsafe { self.free(block, layout) };
         }
     }
@@ -31,7 +31,7 @@ unsafe impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> GlobalA
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         let Some(block) = NonNull::new(block) else { return ptr::null_mut() };
-        // SAFETY: the caller promises the same of `dealloc` or `realloc`.
+        // SAFETY: the caller of `realloc` promises what `reallocate` asks for.
         unsafe { self.reallocate(block, layout, bytes) }.map_or(ptr::null_mut(), NonNull::as_ptr)
     }
 }

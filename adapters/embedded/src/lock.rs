@@ -1,4 +1,4 @@
-//! Locks, and a value behind one.
+//! Locks, and a value behind a lock.
 //!
 //! Promises upward: one caller at a time reaches the value behind a lock.
 //! Asks from below: a critical section, a spin lock, or any mutex that implements `lock_api::RawMutex`.
@@ -8,14 +8,15 @@ use core::cell::UnsafeCell;
 /// A lock that admits one caller at a time.
 ///
 /// Implemented for critical sections, for `spin::Mutex<()>`, and for `lock_api::Mutex<_, ()>`, which includes the
-/// mutexes of parking_lot and of many kernels. For the lock of your operating system implement it in a few lines.
+/// mutexes of parking_lot and of many kernels. For the lock of another operating system, implement this trait in a few
+/// lines.
 ///
 /// # Safety
 /// While one `run` runs, no other `run` of the same lock may start: on no other core, in no other thread, and in no interrupt
 /// handler that uses the lock. A call of `locked` from inside `run`, on the same stack, is the caller's fault: the lock need
 /// not stop it.
 pub unsafe trait Lock: Sync {
-    /// The lock, not held.
+    /// The lock, in the state in which no caller holds it.
     const UNLOCKED: Self;
 
     /// Runs `run` while holding the lock.
@@ -86,11 +87,13 @@ impl<L: Lock, T> Locked<L, T> {
     /// Runs `run` on the value while holding the lock.
     ///
     /// # Safety
-    /// `run` must not call `with` on the same value, not even through a hook: a critical section would admit it.
+    /// `run` must not call `with` on the same value, not even through a hook: critical sections nest, so the lock would
+    /// not stop it.
     #[inline(always)]
     pub unsafe fn with<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
         self.lock.locked(|| {
-            // SAFETY: `Lock` keeps every other caller out, and this one is inside once only, as it promised.
+            // SAFETY: `Lock` keeps every other caller out, and this caller promised not to enter a second time from
+            // `run`.
             run(unsafe { &mut *self.value.get() })
         })
     }

@@ -1,7 +1,8 @@
 //! A heap behind a lock.
 //!
-//! Promises upward: it may be a static, and called from wherever its lock may be taken. It holds the lock for one bounded
-//! operation at a time: not while it copies a large block, while a hook runs, or from one deferred free to the next.
+//! Promises upward: the heap may be a static, and may be called wherever its lock may be taken. A call holds the lock
+//! for one bounded operation at a time: not while it copies a large block, while a hook runs, or from one deferred free
+//! to the next.
 //! Asks from below: the core's heap, a [`Lock`], a [`DeferQueue`].
 //!
 //! ```text
@@ -24,16 +25,16 @@ use crate::lock::{Lock, Locked};
 use crate::state::{DRAIN_PER_CALL, State};
 use crate::stats::{HeapCounters, HeapStats};
 
-/// The largest block that is copied under the lock: 64 words, about the instructions of one request. A block that the heap
-/// copies itself may go where it can grow further.
+/// Bytes of the largest block that is copied under the lock: 64 words, whose copy takes about the instructions of one
+/// request. A larger block is copied after the lock is released.
 const COPY_LOCKED: usize = 256;
 
 /// A heap behind a lock, which may be a static and the global allocator.
 ///
-/// `FirmwareHeap` and `SpinHeap` name two.
+/// `FirmwareHeap` and `SpinHeap` name this type with a lock chosen.
 ///
-/// `C` is [`Fast`], [`Small`](crate::Small) or one of your own; the heap takes up to `REGIONS` regions; `Q` is a
-/// [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock.
+/// `C` is [`Fast`], [`Small`](crate::Small) or a configuration of your own; the heap takes up to `REGIONS` regions; `Q`
+/// is a [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock.
 #[derive(Debug)]
 pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue> {
     state: Locked<L, State<C, REGIONS>>,
@@ -54,17 +55,18 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
 
     /// Adds a region to the heap.
     ///
-    /// For example one that [`StaticMemory::take`](crate::StaticMemory::take) returns.
+    /// [`StaticMemory::take`](crate::StaticMemory::take) returns memory for one.
     ///
     /// # Errors
-    /// [`InitError`]: null, too small, too large, overlapping what it has, or no room for another region.
+    /// [`InitError`]: the region is null, too small, too large, overlaps another, or the heap has `REGIONS` regions
+    /// already.
     ///
     /// # Safety
     /// From now on the bytes must be readable and writable, and only this heap and the users of its blocks may access them.
     pub unsafe fn init(&self, start: *mut u8, bytes: usize) -> Result<(), InitError> {
         let start = NonNull::new(start).ok_or(InitError::Null)?;
         self.locked(|state| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that the bytes are this heap's from now on.
             unsafe { state.heap.add_region(start, bytes) }?;
             state.regions += 1;
             Ok(())
@@ -76,19 +78,20 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     /// # Errors
     /// As [`LockedHeap::init`].
     pub fn add_memory(&self, memory: &'static mut [MaybeUninit<u8>]) -> Result<(), InitError> {
-        // SAFETY: an exclusive `'static` reference: nothing else can reach the bytes, for ever.
+        // SAFETY: `memory` is an exclusive `'static` reference, so nothing else can ever reach the bytes.
         unsafe { self.init(memory.as_mut_ptr().cast(), memory.len()) }
     }
 
-    /// Sets the hook for requests that fail. It runs without the lock, with the request's layout.
+    /// Sets the hook that runs when a request fails: without the lock, with the request's layout.
     ///
-    /// It may free blocks or add a region, and returns true to have the request tried again. If that fails too, it runs again
-    /// as long as memory use fell. While it runs it is not called again: a request that fails then, its own included, fails.
+    /// The hook may free blocks or add a region, and returns true to have the request tried again, which happens if
+    /// memory use fell or a region was added. If the request then fails again, the hook runs again. While the hook
+    /// runs, other requests that fail (the hook's own among them) do not call it.
     pub fn on_out_of_memory(&self, hook: fn(Layout) -> bool) {
         self.locked(|state| state.out_of_memory = Some(hook));
     }
 
-    /// Sets the hook for refused frees and resizes. It runs without the lock.
+    /// Sets the hook that runs when the heap refuses a free or a resize. It runs without the lock.
     ///
     /// The heap refuses a double free, a foreign pointer, and a wrong layout, as far as it recognises them.
     /// `C` decides what is recognised: [`Checked`](crate::Checked) all of them, until the memory is allocated again; other
@@ -97,7 +100,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         self.locked(|state| state.bad_free = Some(hook));
     }
 
-    /// Allocates a block. `None`: no free block is large enough, or the layout has no bytes.
+    /// Allocates a block. `None`: no free block is large enough, or the layout's size is 0.
     ///
     /// O(1). A request that would fail first completes all deferred frees, O(1) each, and then runs the hook.
     #[inline]
@@ -111,13 +114,13 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     /// Frees a block. O(1).
     ///
     /// # Safety
-    /// This heap must have allocated the block, and `layout` must be that of the request or of the last resize. The block must
-    /// be live, and used no more.
+    /// This heap must have allocated the block, and `layout` must be that of the request or of the last resize. The
+    /// block must be live, and must not be used afterwards.
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         let refused = self.locked(|state| {
             state.drain(&self.queue, DRAIN_PER_CALL);
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises that this heap allocated the live block with this layout.
             unsafe { state.free(block, layout) }
         });
         if let Err(error) = refused {
@@ -127,26 +130,24 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
 
     /// Defers a free, without taking the lock: for interrupt handlers.
     ///
-    /// Later calls complete it, two blocks each, in any order. O(capacity of `Q`).
+    /// Later calls of the heap complete deferred frees, each call two, in any order. O(capacity of `Q`).
     ///
-    /// Until then the block counts as live.
+    /// Until its free is completed the block counts as live.
     ///
     /// # Errors
-    /// [`QueueFull`] with the block, which is still the caller's: `Q` is full ([`NoQueue`] always is).
+    /// [`QueueFull`] with the block, which is still the caller's: `Q` is full (a [`NoQueue`] always is).
     ///
     /// # Safety
-    /// As for [`LockedHeap::free`], unless the block comes back.
+    /// As for [`LockedHeap::free`], except that a block which an error returned may still be used.
     pub unsafe fn free_later(&self, block: NonNull<u8>, layout: Layout) -> Result<(), QueueFull> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises for the block and layout what `free` asks for.
         let pending = unsafe { DeferredFree::new(block, layout) };
         self.queue.push(pending).map_err(QueueFull)
     }
 
-    /// Completes deferred frees, at most as many as the queue has room for; returns how many.
+    /// Completes deferred frees, at most the capacity of `Q`; returns how many.
     ///
-    /// For an idle loop.
-    ///
-    /// The lock is released between two of them.
+    /// For an idle loop. The lock is released after each of the frees.
     pub fn collect(&self) -> usize {
         (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.drain(&self.queue, 1)) == 1).count()
     }
@@ -155,7 +156,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     ///
     /// `None`: no room, a size of 0, or a refused block; the block is unchanged.
     ///
-    /// A block of more than 256 bytes that moves is copied without the lock, unless it only fits by moving down over itself.
+    /// A block of more than 256 bytes that moves is copied without the lock, unless it fits only where its old and new
+    /// place overlap.
     ///
     /// # Safety
     /// This heap must have allocated the block with this layout; it must be live, and not be used during the call. Of a block
@@ -163,7 +165,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     pub unsafe fn reallocate(&self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
         let wanted = Layout::from_size_align(bytes, layout.align()).ok().filter(|wanted| wanted.size() > 0)?;
         let resized = self.locked(|state| {
-            // SAFETY: the caller's promise; `wanted` shows that the new size is valid and not 0.
+            // SAFETY: the caller promises that this heap allocated the live block with this layout; `wanted` shows that
+            // the new size is valid and not 0.
             unsafe { state.resize(block, layout, bytes, layout.size() <= COPY_LOCKED) }
         });
         match resized {
@@ -176,7 +179,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         }
         let mut new = self.locked(|state| state.allocate_to_grow(&self.queue, wanted));
         if new.is_none() {
-            // SAFETY: as above: the first attempt did not refuse the block, and changed nothing.
+            // SAFETY: the caller's promise still holds: the first attempt did not refuse the block, and changed
+            // nothing.
             let moved = self.locked(|state| unsafe { state.resize(block, layout, bytes, true) });
             match moved {
                 Ok(Some(moved)) => return Some(moved),
@@ -184,23 +188,23 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
             }
         }
         let new = new?;
-        // SAFETY: two live blocks, each of at least the smaller size.
+        // SAFETY: two live blocks do not overlap; each has at least the smaller of the two sizes.
         unsafe { new.copy_from_nonoverlapping(block, layout.size().min(bytes)) };
-        // SAFETY: the caller's promise; its bytes were copied and are used no more.
+        // SAFETY: the caller promises that the block is live; its bytes were copied, and it is used no more.
         unsafe { self.free(block, layout) };
         Some(new)
     }
 
     /// Statistics of the heap.
     ///
-    /// O(free blocks), which it walks under the lock: for a console, not for a control loop.
+    /// Walks the free blocks under the lock, O(free blocks): for a console, not for a control loop.
     ///
     /// [`LockedHeap::counters`] is O(1).
     pub fn stats(&self) -> HeapStats {
         self.locked(|state| HeapStats::new(state.heap.usage(), state.counters))
     }
 
-    /// Counts since the heap was made. O(1).
+    /// The counters since the heap was created. O(1).
     pub fn counters(&self) -> HeapCounters {
         self.locked(|state| state.counters)
     }
@@ -265,7 +269,7 @@ extern "C" fn call_out_of_memory_hook(hook: fn(Layout) -> bool, layout: Layout) 
     hook(layout)
 }
 
-/// Runs the hook for bad frees; a panic aborts, as above.
+/// Runs the hook for bad frees. `extern "C"`: a panic aborts here, as in [`call_out_of_memory_hook`].
 #[expect(improper_ctypes_definitions, reason = "called from here alone")]
 extern "C" fn call_bad_free_hook(hook: fn(BadFree), what: BadFree) {
     hook(what);

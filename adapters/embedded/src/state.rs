@@ -13,9 +13,9 @@ use crate::error::BadFree;
 use crate::free_queue::DeferQueue;
 use crate::stats::{HeapCounters, LowWaterMark};
 
-/// Deferred frees that one call completes: 2.
+/// Maximum number of deferred frees that one call completes: 2.
 ///
-/// Calls stay bounded, and the queue shrinks even if every call is a request.
+/// The time of a call stays bounded, and the queue shrinks even if every call is a request.
 pub const DRAIN_PER_CALL: usize = 2;
 
 /// The state of a heap.
@@ -23,9 +23,9 @@ pub const DRAIN_PER_CALL: usize = 2;
 pub struct State<C, const REGIONS: usize> {
     pub heap: RegionHeap<C, REGIONS>,
     pub counters: HeapCounters,
-    /// Regions added so far. A new one may let a request succeed that failed before.
+    /// Number of regions added so far. A failed request is worth another attempt once it has grown.
     pub regions: usize,
-    /// `None` also while the hook runs, so that it is not called again from inside.
+    /// Hook for failed requests. `None` also while it runs, so that requests of its own do not call it again.
     pub out_of_memory: Option<fn(Layout) -> bool>,
     pub bad_free: Option<fn(BadFree)>,
 }
@@ -49,7 +49,7 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
         Some(block)
     }
 
-    /// As [`State::allocate`], for a block that is growing: placed where it can grow further in place.
+    /// As [`State::allocate`], but places the block where it can grow further in place.
     pub fn allocate_to_grow(&mut self, queue: &impl DeferQueue, layout: Layout) -> Option<NonNull<u8>> {
         self.drain(queue, DRAIN_PER_CALL);
         let block = self.heap.allocate_with_room(layout)?;
@@ -63,7 +63,7 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
     /// As for [`RegionHeap::free`].
     #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that this heap allocated the live block with this layout.
         let freed = unsafe { self.heap.free(block, layout) };
         match freed {
             Ok(()) => self.counters.freed(layout.size()),
@@ -72,7 +72,7 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
         freed
     }
 
-    /// Resizes a block in place or, if `may_move`, elsewhere; `None` when the heap has no room for it.
+    /// Resizes a block in place or, if `may_move`, elsewhere; `None` without room for the new size.
     ///
     /// # Safety
     /// As for [`RegionHeap::reallocate`].
@@ -84,10 +84,10 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
         may_move: bool,
     ) -> Result<Option<NonNull<u8>>, FreeError> {
         let resized = if may_move {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises what `RegionHeap::reallocate` asks for.
             unsafe { self.heap.reallocate(block, layout, bytes) }
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller promises what `RegionHeap::resize` asks for.
             unsafe { self.heap.resize(block, layout, bytes) }.map(|done| done.then_some(block))
         };
         match resized {
@@ -100,21 +100,22 @@ impl<C: HeapConfig, const REGIONS: usize> State<C, REGIONS> {
 
     /// Completes up to `most` deferred frees; returns how many.
     ///
-    /// Those that the heap refuses are counted as refused.
+    /// A free that the heap refuses is counted in `refused`, and in the returned number.
     #[inline(always)]
     pub fn drain(&mut self, queue: &impl DeferQueue, most: usize) -> usize {
         let mut taken = 0;
         while taken < most {
             let Some(pending) = queue.pop() else { break };
             let (block, layout) = pending.parts();
-            // SAFETY: the caller of `DeferredFree::new` promised it, and the queue pops each once.
+            // SAFETY: the caller of `DeferredFree::new` promised what `free` asks for, and the queue pops each block
+            // once.
             let _counted = unsafe { self.free(block, layout) };
             taken += 1;
         }
         taken
     }
 
-    /// The memory in use now, to compare with after a hook ran.
+    /// The memory in use now, to compare with that after a hook has run.
     pub fn low_water(&self) -> LowWaterMark {
         LowWaterMark::new(&self.counters, self.regions)
     }

@@ -1,6 +1,7 @@
 //! Memory for a heap, as a static.
 //!
-//! Promises upward: the bytes of a static are handed out once. They lie in `.bss` unless told otherwise, and take no flash.
+//! Promises upward: the bytes of a static are handed out once. They lie in `.bss` unless an attribute places them, and
+//! take no flash.
 //! Asks from below: one atomic swap.
 
 use core::cell::UnsafeCell;
@@ -46,12 +47,14 @@ impl<const BYTES: usize> StaticMemory<BYTES> {
     }
 }
 
-/// The bytes of a static without its claim, for a section that start-up code does not clear.
+/// The bytes of a static without the flag that tells whether they were handed out.
+///
+/// The bytes may lie in a section that start-up code does not clear; the flag may not.
 ///
 /// Internal: [`heap_arena!`](crate::heap_arena) names it in the user's program.
 #[doc(hidden)]
 #[derive(Debug)]
-#[repr(C, align(16))] // The largest granule: the first granule starts at the first byte.
+#[repr(C, align(16))] // 16 is the largest granule: the first granule starts at the first byte.
 pub struct StaticBytes<const BYTES: usize>(UnsafeCell<[MaybeUninit<u8>; BYTES]>);
 
 // SAFETY: a shared reference reaches the bytes through `take` alone, which is called once.
@@ -66,7 +69,7 @@ impl<const BYTES: usize> StaticBytes<BYTES> {
     /// Takes the bytes.
     ///
     /// # Safety
-    /// Caller must call it once in the life of the program.
+    /// Caller must call `take` only once in the life of the program.
     #[doc(hidden)]
     #[expect(clippy::mut_from_ref, reason = "the caller calls it once")]
     pub unsafe fn take(&'static self) -> &'static mut [MaybeUninit<u8>] {
@@ -75,7 +78,7 @@ impl<const BYTES: usize> StaticBytes<BYTES> {
     }
 }
 
-/// Whether the bytes of a static were handed out. Lies in `.bss`, in whatever section the bytes lie.
+/// Whether the bytes of a static were handed out; lies in `.bss`, whatever section the bytes lie in.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct StaticClaim(AtomicBool);
@@ -99,11 +102,11 @@ impl<const BYTES: usize> Default for StaticMemory<BYTES> {
     }
 }
 
-/// Declares a static of so many bytes and adds it to a heap.
+/// Declares a static of the given number of bytes and adds it to a heap.
 ///
-/// Attributes behind the size place it. Its section may be one that start-up code neither clears nor loads (`NOLOAD` in a
-/// linker script): whether the bytes were handed out is recorded elsewhere. For memory outside of all sections pass its
-/// address to the heap: `HEAP.init(address, bytes)`.
+/// Attributes after the size apply to the static. They may place it in a section that start-up code neither clears nor
+/// loads (`NOLOAD` in a linker script): the flag that the bytes were handed out lies elsewhere. For memory outside of
+/// all sections pass its address to the heap: `HEAP.init(address, bytes)`.
 ///
 /// Returns a `Result<(), InitError>`: [`InitError::Taken`](crate::InitError::Taken) when the same line runs a second time.
 ///

@@ -14,21 +14,21 @@ use core::fmt;
 
 use terrace_core::heap::HeapUsage;
 
-/// Counts since the heap was made. Numbers of calls wrap around.
+/// Counters since the heap was created. Numbers of calls wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HeapCounters {
-    /// Bytes of live blocks by their layouts.
+    /// Sum of the sizes in the layouts of all live blocks, in bytes.
     pub requested: usize,
     /// The highest value of `requested`.
     pub peak: usize,
-    /// Blocks allocated.
+    /// Number of blocks allocated.
     pub allocations: usize,
-    /// Blocks freed.
+    /// Number of blocks freed.
     pub frees: usize,
-    /// Requests that failed, after the hook and all retries.
+    /// Number of requests that failed, after the hook and all retries.
     pub failures: usize,
-    /// Frees and resizes that the heap refused.
+    /// Number of frees and resizes that the heap refused.
     pub refused: usize,
 }
 
@@ -60,14 +60,14 @@ impl HeapCounters {
 
 /// The lowest memory use seen during one failing request.
 ///
-/// It decides whether a hook is worth another attempt.
+/// It decides whether a failed request is tried again after a hook ran.
 ///
-/// The request is retried only if memory use fell below that, or a region was added. So a hook that allocates and frees
-/// blocks of its own does not make the request retry for ever.
+/// The request is retried only if memory use fell below this mark, or a region was added. So a hook that allocates and
+/// frees blocks of its own does not make the request retry for ever.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct LowWaterMark {
-    /// Bytes of live blocks, and one more for each block: freeing a block of any size lowers it.
+    /// Bytes of live blocks plus the number of live blocks, so that freeing a block of any size lowers the sum.
     held: usize,
     regions: usize,
 }
@@ -79,7 +79,7 @@ impl LowWaterMark {
         Self { held: counters.requested.wrapping_add(live), regions }
     }
 
-    /// Lowers the mark to `now`; returns whether it was lower, or regions were added.
+    /// Lowers the mark to `now` if that is lower; returns whether it was, or whether regions were added.
     pub fn lowered(&mut self, now: Self) -> bool {
         let gained = now.held < self.held || now.regions > self.regions;
         *self = Self { held: now.held.min(self.held), regions: now.regions };
@@ -91,19 +91,19 @@ impl LowWaterMark {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct HeapStats {
-    /// Of all regions, without what alignment cut off at their ends.
+    /// Bytes of all regions, without those that alignment cut off at their ends.
     pub total: usize,
-    /// Of the regions' tables.
+    /// Bytes of the regions' tables.
     pub tables: usize,
-    /// Of live blocks, in whole granules.
+    /// Bytes of live blocks, in whole granules.
     pub live: usize,
-    /// Of free blocks.
+    /// Bytes of free blocks.
     pub free: usize,
-    /// Of the largest free block.
+    /// Bytes of the largest free block.
     pub largest_free: usize,
     /// Number of free blocks.
     pub free_blocks: usize,
-    /// Counts since the heap was made.
+    /// Counters since the heap was created.
     pub counters: HeapCounters,
 }
 

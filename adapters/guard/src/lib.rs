@@ -85,7 +85,7 @@ impl<T> ProcessOwned<T> {
         self.process
     }
 
-    /// Whether the current process made the value.
+    /// Whether the current process made the value; false in a child forked since then.
     #[inline]
     pub fn is_own(&self) -> bool {
         self.process.is_current()

@@ -1,8 +1,8 @@
 //! The arena: an allocator that joins a range, a cache and a source, grows, and returns memory.
 //!
-//! Promises upward: an allocation fails only if no reclaimable memory fits and the source has no more; an owner can reuse
-//! a block that it freed at once, other owners after the fence; after all blocks are freed and the arena is trimmed, all
-//! memory has been returned to the source.
+//! Promises upward: an allocation fails only if no reclaimable memory fits and the source has no more; an owner can at
+//! once reuse a block that it freed, other owners after the fence; after all blocks are freed and the arena is trimmed,
+//! all memory has been returned to the source.
 //! Asks from below: a [`Source`], a [`Fence`], and storage ([`ArenaStorage`]).
 //!
 //! ```text
@@ -68,36 +68,36 @@ use pending::PendingQueue;
 pub struct Arena<S, F, M: ArenaStorage> {
     source: S,
     fence: F,
-    /// The ranges [`SMALL`] and [`LARGE`], apart, so that small blocks with a long life do not keep pages between large
-    /// blocks from being unmapped. The segments of a fixed source are all in [`LARGE`].
+    /// The ranges [`SMALL`] and [`LARGE`]: separate, so that small blocks with a long life do not keep pages between
+    /// large blocks mapped. The segments of a fixed source are all in [`LARGE`].
     ranges: [Range<M::Slots, M::Index>; 2],
-    /// Freed blocks, not merged: live in the range, under handles that no caller has.
+    /// Freed blocks that are not merged: the range counts them as live, under handles that no caller has.
     cache: Cache<M::Bins, M::Entries>,
-    /// The first `segment_count` are in use, sorted by `start` (fixed sources only).
+    /// Records of segments: the first `segment_count` are in use, sorted by `start` (fixed sources only).
     segments: M::Segments,
     segment_count: usize,
     /// The maximum of `segment_count` so far.
     peak_segments: usize,
-    /// Freed blocks behind a pending fence: live in the range, like those in the cache.
+    /// Freed blocks whose fence is pending: the range counts them as live, like cached blocks.
     pending: [PendingQueue<M::Pending>; 2],
-    /// The address space of a growing source: its low half is the small area, its high half the large one.
+    /// The address space of a growing source, in halves: the low half is the small area, the high half the large one.
     space: Option<(Region, [RegionId; 2])>,
     settings: ArenaSettings,
     counters: ArenaCounters,
 }
 
-/// Index of the range for blocks up to the small threshold (growing sources).
+/// Index of the range for blocks up to the small threshold (growing sources only).
 const SMALL: usize = 0;
 /// Index of the range for all other blocks.
 const LARGE: usize = 1;
-/// If the slack grows, so does the small threshold: to 2^-13 of the peak in use, 1 MiB of 8 GiB. Between large blocks,
-/// blocks so much smaller leave gaps that can be used only by moving pages.
+/// If the slack grows, the threshold for small blocks is at least 2^-13 of the peak in use: 1 MiB of 8 GiB. Blocks so
+/// much smaller than their large neighbours would leave gaps that can be used only by moving pages.
 const SMALL_LOG2: u32 = 13;
 
 /// The arena's own counters, in bytes where not stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct ArenaCounters {
-    /// Bytes of live blocks: those of the ranges, less cached, pending and quarantined ones.
+    /// Bytes that callers hold: live blocks of the ranges, without cached, pending and quarantined ones.
     in_use: u64,
     peak_in_use: u64,
     /// Bytes of blocks whose fence failed, which are never reused.
@@ -114,12 +114,12 @@ struct ArenaCounters {
 pub type PlainArena<S, M> = Arena<S, NoFence, M>;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// An arena over a source. Reserves the address space of a growing source; maps and takes nothing.
+    /// An arena over a source. Reserves a growing source's address space; maps and takes nothing else.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when a setting is not a power of two; [`Cause::SourceFailed`] when the source cannot
-    /// reserve address space; [`Cause::OutOfSlots`] when tickets can be pending and there are fewer records of pending
-    /// frees than slots; the errors of [`Range::new`].
+    /// reserve address space; [`Cause::OutOfSlots`] when the fence may be pending and there are fewer records of
+    /// pending frees than slots; the errors of [`Range::new`].
     pub fn new(mut source: S, fence: F, parts: ArenaParts<M>, settings: ArenaSettings) -> Result<Self, AllocError> {
         let settings = settings.validate(source.page_bytes())?;
         let ([small_slots, large_slots], [small_index, large_index]) = (parts.slots, parts.index);
@@ -128,7 +128,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if fence.may_pend() && !(enough(&pending[SMALL], &small_slots) && enough(&pending[LARGE], &large_slots)) {
             return Err(AllocError::new(Cause::OutOfSlots, 0));
         }
-        // Even and odd tickets, so that the arena never issues a ticket twice.
+        // The small range issues even tickets and the large one odd tickets, so the arena never issues a ticket twice.
         let mut small = Range::new(small_slots, settings.granule, small_index)?.with_tickets(0, 2);
         let mut large = Range::new(large_slots, settings.granule, large_index)?.with_tickets(1, 2);
         let mut space = None;
@@ -166,7 +166,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         &self.source
     }
 
-    /// The source, mutably: to set limits or faults.
+    /// The source, mutably: to set limits or to inject faults.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
@@ -186,7 +186,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         &mut self.cache
     }
 
-    /// Size in granules, rounded up, if blocks of that size are cached.
+    /// Size in granules, rounded up, if freed blocks of that size are cached.
     #[inline]
     fn cached_size(&self, bytes: u64) -> Option<u32> {
         let granule = self.settings.granule;
@@ -197,7 +197,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     #[inline]
     fn find_block(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate()?;
-        // A segment's start in the window is congruent to its address modulo the grain only.
+        // A segment's start in the window is congruent to its address only modulo the grain.
         if request.align > self.settings.grain && self.space.is_none() {
             return Err(AllocError::new(Cause::BadRequest, request.bytes));
         }
@@ -218,12 +218,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if block.address & (request.align - 1) == 0 {
             return Some(block);
         }
-        // Misaligned for this request: back into the cache, whose entry it has just left.
+        // The block is misaligned for this request: it goes back into the cache entry that it has just left.
         let _ = self.cache.put(request.owner, size, block);
         None
     }
 
-    /// The range for a request: [`SMALL`] or [`LARGE`].
+    /// The range for a request of `bytes`: [`SMALL`] or [`LARGE`].
     #[inline]
     fn area(&self, bytes: u64) -> usize {
         let grown = if self.settings.slack_grows() { self.counters.peak_in_use >> SMALL_LOG2 } else { 0 };
@@ -231,7 +231,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if self.space.is_some() && bytes <= small { SMALL } else { LARGE }
     }
 
-    /// The range that a handle claims; the range then verifies its ticket.
+    /// The range that a handle names; that range then verifies the handle's ticket.
     #[inline]
     fn area_of(&self, block: &Block) -> usize {
         if self.space.is_some() && block.region == SMALL as u32 { SMALL } else { LARGE }
@@ -268,7 +268,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
 
     #[inline]
     fn free(&mut self, block: Block, owner: Owner) -> Result<(), FreeError> {
-        // A new ticket, so that old handles are stale also while the block is cached.
+        // The block gets a new ticket, so that the caller's handle is stale even while the block is cached.
         let area = self.area_of(&block);
         let renamed = self.ranges[area].rename(block)?;
         self.counters.in_use -= renamed.bytes;
@@ -285,7 +285,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
 
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let area = self.area_of(&block);
-        // The size as recorded: the caller may have altered that of the handle.
+        // Reads the recorded size: the caller may have altered the size in the handle.
         let old = self.ranges[area].size_of(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let resized = self.ranges[area].resize(block, bytes)?;
         self.counters.in_use = self.counters.in_use + resized.bytes - old;

@@ -1,7 +1,7 @@
-//! Growing with a growing source: maps pages in holes for a block, or moves them there from gaps elsewhere.
+//! How an arena grows with a growing source: maps pages in holes for a block, or moves pages there from gaps elsewhere.
 //!
-//! Promises upward: the request needs as few pages as possible; reserved bytes stay within the slack of the peak in use as
-//! long as there are free whole pages elsewhere.
+//! Promises upward: a request needs as few new pages as possible; reserved bytes stay within the slack of the peak in
+//! use as long as there are free whole pages elsewhere.
 //! Asks from below: [`Source::map`], [`Source::unmap`], [`Source::shift`] of contiguous ranges.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!  after   |====|[BBBBBBBBBBBBBBBBBBBBBBB]             |====|    3 pages in gaps, 3 mapped or moved there
 //! ```
 //!
-//! A *vacancy* is all between two live blocks: gaps and holes in turn. A block is placed at its low or its high end, next
-//! to a live block.
+//! A *gap* is free memory with pages, a *hole* is address space without. A *vacancy* is all between two live blocks:
+//! gaps and holes in turn. A new block is placed at the low or the high end of a vacancy, next to a live block.
 
 use super::storage::ArenaStorage;
 use super::{Arena, LARGE, SMALL};
@@ -22,24 +22,24 @@ use crate::index::{Index, Slots};
 use crate::range::{ExtentKind, Range, RangeExtent};
 use crate::source::{Source, SourceError};
 
-/// Calls to the source for which the slack grows by a permille of the peak: at 10 us a call, 160 us.
+/// Number of calls to the source that let the slack grow by a permille of the peak: 160 us, at 10 us a call.
 const CALLS_A_PERMILLE: u64 = 16;
 
-/// One part in so many of the growth budget is mapped ahead, in the same call as the pages of the request.
+/// The part of the growth budget, 1/4, that is mapped ahead in the same call as the pages of a request.
 const AHEAD: u64 = 4;
 
-/// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields in this order.
+/// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GrowthPlan {
-    /// Bytes of the pages that the block needs and the vacancy lacks: fewer are better,
+    /// Bytes of the pages that the block needs and the vacancy lacks: a plan with fewer is better.
     missing: u64,
-    /// then a smaller vacancy, in bytes,
+    /// Bytes of the vacancy: of two plans that lack as many pages, the one in the smaller vacancy is better.
     room: u64,
-    /// then a lower start of the block.
+    /// First address of the block: among plans that are equal so far, the lower is better.
     start: u64,
-    /// Start of the vacancy.
+    /// First address of the vacancy.
     from: u64,
-    /// The record before the vacancy, which stays valid while the plan is executed.
+    /// Slot of the record before the vacancy, which stays valid while the plan is executed.
     anchor: u32,
 }
 
@@ -62,22 +62,22 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(self.locate(block, area))
     }
 
-    /// Backs the plan's holes with pages: moves as many as would exceed the growth budget, and maps the rest (or all, if
-    /// no more can be moved).
+    /// Backs the plan's holes with pages: maps as many as the growth budget allows, and moves the others from gaps
+    /// elsewhere (or maps them too, if no more can be moved).
     fn back_plan(&mut self, area: usize, plan: &GrowthPlan, size: u64, page: u64) -> Result<(), SourceError> {
         let fresh = self.growth_budget(self.counters.in_use + size).min(plan.missing) & !(page - 1);
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
-            // An error means none moved: a source that cannot move pages now (because of work in flight on a stream that
-            // it may not wait for) may still map fresh ones.
+            // An error means that no page moved: a source that cannot move pages now (because of work in flight on a
+            // stream that it may not wait for) may still map fresh ones.
             let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page).unwrap_or(0);
             to_move -= moved;
             if moved > 0 {
                 continue;
             }
             to_move = 0;
-            // Map ahead: a part of the growth budget in the same call, as far as the hole extends.
+            // The same call maps a part of the growth budget ahead, within the hole.
             let spare = if self.settings.slack_grows() { self.growth_budget(self.counters.in_use + size) } else { 0 };
             let ahead = (spare / AHEAD).min(hole.end() - from) & !(page - 1);
             let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
@@ -85,7 +85,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
                 mapped => mapped,
             };
             if let Err(error) = mapped {
-                // The source is at its capacity: pages that can still be moved may suffice.
+                // The source may be at its capacity: moving pages, even more than planned, may suffice.
                 if self.move_pages(area, plan, &hole, from, bytes, page)? == 0 {
                     return Err(error);
                 }
@@ -94,8 +94,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(())
     }
 
-    /// Bytes that may still be taken from the source: up to the peak (at least `wanted`) plus slack. The slack grows with
-    /// the calls to the source, by a permille for every [`CALLS_A_PERMILLE`].
+    /// Number of bytes that may still be taken from the source: up to the peak in use (at least `wanted`) plus slack.
+    /// The slack grows with the calls to the source, by a permille for every [`CALLS_A_PERMILLE`].
     fn growth_budget(&self, wanted: u64) -> u64 {
         let wanted = self.counters.peak_in_use.max(wanted);
         let earned = self.source.usage().calls / CALLS_A_PERMILLE;
@@ -105,7 +105,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         wanted.saturating_add(beyond).saturating_sub(self.reserved())
     }
 
-    /// Maps pages in a part of a hole. One call.
+    /// Maps pages in a part of a hole, by one call to the source.
     fn map_pages(&mut self, area: usize, hole: &RangeExtent, from: u64, bytes: u64) -> Result<(), SourceError> {
         let Some((region, ids)) = self.space else { return Err(SourceError::Unsupported) };
         if self.ranges[area].slots_left() < 2 {
@@ -120,8 +120,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         zeroed.inspect_err(|_| self.abandon(area, ids[area], from, bytes))
     }
 
-    /// Moves at most `most` bytes of whole pages from one gap to address `to` in a hole; returns the bytes moved, 0 if
-    /// there are none to move. One call.
+    /// Moves whole pages, at most `most` bytes, from one gap to address `to` in a hole, by one call to the source;
+    /// returns the number of bytes moved, 0 if no gap has a whole page.
     fn move_pages(
         &mut self,
         area: usize,
@@ -142,8 +142,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(bytes)
     }
 
-    /// Finds the gap outside the plan's vacancy with the most whole pages, up to `most` bytes; of two, the smaller gap.
-    /// Returns its range, the gap, the first page and the bytes. O(log pages) searches.
+    /// Finds the gap outside the plan's vacancy that has the most whole pages, up to `most` bytes; among equals, the
+    /// smallest gap. Returns its range, the gap, the address of the first page and the bytes of the pages. O(log pages)
+    /// searches.
     fn find_pages(&self, plan: &GrowthPlan, most: u64, page: u64) -> Option<(usize, RangeExtent, u64, u64)> {
         let avoid = (plan.from, plan.from + plan.room);
         let place = |pages: u64| {
@@ -153,7 +154,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             });
             places.min_by_key(|(_, gap, ..)| gap.bytes)
         };
-        // A binary search: a gap with so many whole pages has fewer too. `some` pages were found, `none` were not.
+        // Binary search for the number of pages: a gap with `some` pages was found, and none with `none` pages.
         let (mut some, mut none) = (0, most / page + 1);
         let mut found = None;
         let mut pages = most / page;
@@ -177,13 +178,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Unmaps all whole pages inside gaps. One call for each gap that has any.
+    /// Unmaps all whole pages inside gaps, by one call to the source for each gap that has any.
     pub(super) fn trim_pages(&mut self) {
         let Some((_, ids)) = self.space else { return };
         for area in [SMALL, LARGE] {
             let mut at = self.ranges[area].extents(ids[area]).next();
             while let Some(extent) = at {
-                // The next record stays valid, also when two holes merge.
+                // The next extent is looked up before the unmap: its record stays valid, even if two holes merge.
                 at = self.ranges[area].behind(&extent);
                 if self.unmap_gap(area, &extent, u64::MAX).is_none() {
                     return;
@@ -223,10 +224,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     }
 }
 
-/// The error for: no record is left for a hole or a segment.
+/// The error when no slot is left for the record of a hole or a segment.
 pub(super) const NO_SLOT: SourceError = SourceError::Misuse("no record left for a hole or a segment");
 
-/// The best plan for a block. O(holes and gaps between them); only calls to the source create holes.
+/// The best plan for a block. O(holes and gaps between them): holes are few, as only calls to the source create them.
 fn plan<L: Slots, I: Index>(range: &Range<L, I>, size: u64, align: u64, page: u64) -> Option<GrowthPlan> {
     let plans = range.vacancy_starts().flat_map(|anchor| {
         let ends = range
@@ -252,7 +253,7 @@ fn missing_pages(extent: &RangeExtent, start: u64, end: u64, page: u64) -> Optio
     (extent.kind == ExtentKind::Hole && from < to).then(|| (from, to - from))
 }
 
-/// The lowest pages that the plan's block still lacks, and their hole.
+/// The lowest pages that the plan's block still lacks: their hole, first address and bytes.
 fn next_missing<L: Slots, I: Index>(
     range: &Range<L, I>,
     plan: &GrowthPlan,

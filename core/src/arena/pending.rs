@@ -1,4 +1,4 @@
-//! A queue of freed blocks whose fence is pending: a list through records, one for each slot.
+//! A queue of freed blocks whose fence is pending: a linked list of records, one record for each slot.
 //!
 //! Promises upward: adding, finding and removing a block in O(1); there is always room, because each pending block has a
 //! slot; the list is ordered from the oldest to the newest.
@@ -10,32 +10,33 @@ use crate::allocator::Owner;
 use crate::error::{Violation, ensure};
 use crate::index::NONE;
 
-/// The record of a pending free, by slot.
+/// A record of a pending free. Records are indexed by the block's slot.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct PendingFree {
     /// The ticket of the owner's fence.
     ticket: u64,
-    /// The owner that freed it.
+    /// The owner that freed the block.
     owner: u32,
-    /// Whether the slot's block is pending. All zeros is a record that is not.
+    /// Whether the slot's block is pending; false in a record of zeros.
     waits: bool,
-    /// The next older and the next newer block; [`NONE`] at the ends. Meaningless if the block is not pending.
+    /// Slots of the next older and the next newer block; [`NONE`] at the list's ends. Meaningless if the block is not
+    /// pending.
     links: [u32; 2],
 }
 
 impl PendingFree {
-    /// A record of no pending free.
+    /// A record without a pending free.
     pub const EMPTY: Self = Self { ticket: 0, owner: 0, waits: false, links: [0; 2] };
 }
 
-/// The pending blocks of one range, by slot.
+/// The queue of the pending blocks of one range.
 #[derive(Clone, Debug)]
 pub(super) struct PendingQueue<W> {
     records: W,
-    /// The oldest and the newest block; [`NONE`] when the queue is empty.
+    /// Slots of the oldest and the newest block; [`NONE`] when the queue is empty.
     ends: [u32; 2],
-    /// Records from this one on were never used.
+    /// Records at this index and above were never used.
     touched: usize,
 }
 
@@ -58,7 +59,7 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.ends[0] == NONE
     }
 
-    /// The owner that freed the block in this slot, and its ticket, if the block is pending.
+    /// The owner that freed the block in this slot, and the ticket of its fence, if the block is pending.
     pub(super) fn get(&self, slot: u32) -> Option<(Owner, u64)> {
         let record = self.records.get(slot as usize)?;
         record.waits.then_some((Owner(record.owner), record.ticket))
@@ -80,7 +81,8 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.link(younger, 0, older);
     }
 
-    /// Sets the link of `from` in one direction to `to`; for [`NONE`], the end of the list.
+    /// Sets the link of `from` to its older (`way` 0) or newer (1) block; if `from` is [`NONE`], sets the queue's
+    /// newest (`way` 0) or oldest (1) block instead.
     fn link(&mut self, from: u32, way: usize, to: u32) {
         if from == NONE {
             self.ends[1 - way] = to;

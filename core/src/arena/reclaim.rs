@@ -1,7 +1,8 @@
 //! Reclaiming memory when the range has no gap: the out-of-memory chain, and pending frees.
 //!
-//! Promises upward: tries the cheaper steps first; after each step that freed memory, searches the range again, exactly
-//! (PyTorch's allocator does not search again after releasing memory, and fails spuriously).
+//! Promises upward: tries the cheaper steps first; after each step that freed memory, searches the range again,
+//! exactly: any gap that fits is found (PyTorch's allocator does not search again after releasing memory, and fails
+//! spuriously).
 //! Asks from below: [`Fence`] tickets of one owner that become ready in order.
 
 use super::storage::ArenaStorage;
@@ -44,7 +45,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             Err(error) => error,
         };
         for step in [Self::poll_fences, Self::merge_cached] {
-            // Cached and pending blocks occupy slots as well as memory.
+            // Reclaiming helps only these: cached and pending blocks occupy memory and slots.
             if !matches!(error.cause, Cause::OutOfMemory | Cause::OutOfSlots) {
                 return Err(error);
             }
@@ -61,7 +62,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.grow_or_wait(request)
     }
 
-    /// Searches the range, exactly; then the pending blocks of the request's own owner.
+    /// Searches the range for any gap that fits; then the pending blocks of the request's own owner.
     fn search_own(&mut self, request: Request) -> Result<Block, AllocError> {
         self.search(request).or_else(|error| self.reuse(request).ok_or(error))
     }
@@ -73,7 +74,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         cached
     }
 
-    /// Searches the range, exactly.
+    /// Searches the range for any gap that fits, not only in the bins where every gap fits.
     pub(super) fn search(&mut self, request: Request) -> Result<Block, AllocError> {
         let area = self.area(request.bytes);
         self.ranges[area].allocate_exact(request).map(|block| self.locate(block, area))
@@ -98,7 +99,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
         let grown = self.grow_pages(request);
         let Err(error @ AllocError { cause: Cause::OutOfMemory, .. }) = grown else { return grown };
-        // Free pages in the plan's own vacancy cannot be moved to its holes; once unmapped, they can be mapped there.
+        // Free pages in the plan's own vacancy cannot be moved to that vacancy's holes, but can be unmapped and then
+        // mapped there.
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
         let (capacity, reserved) = (self.source.usage().capacity, self.reserved());
         if capacity == 0 || capacity.saturating_sub(live) >= request.bytes {
@@ -115,7 +117,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let mut known = None;
         while let Some((at, owner, _, block)) = self.cache.take_any(from) {
             from = at;
-            // One ticket covers all work of an owner, and the bins of one owner often follow each other.
+            // A ticket covers all work of an owner so far, so that successive bins of one owner share it.
             let ticket = match known {
                 Some((of, ticket)) if of == owner => ticket,
                 _ => self.fence.record(owner),
@@ -126,7 +128,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         freed
     }
 
-    /// Frees a block that the cache has refused, with a ticket of its owner's fence.
+    /// Frees a block that the cache has refused: at once or, if the owner's work is not done, once its fence is ready.
     #[cold]
     pub(super) fn free_uncached(&mut self, block: Block, owner: Owner) {
         let ticket = self.fence.record(owner);
@@ -137,7 +139,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// quarantines the block: it stays live in the range, under a handle that no caller has.
     fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
-            // Never refused: the block is live, and no caller has its handle.
+            // The free is never refused: the block is live, and no caller has its handle.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
             FenceState::Failed => {
                 self.counters.quarantined += block.bytes;

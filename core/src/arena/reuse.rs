@@ -1,6 +1,6 @@
-//! Reuse of pending blocks by the owner that freed them, in other sizes too.
+//! Reuse of pending blocks by the owner that freed them, also for blocks of other sizes.
 //!
-//! Promises upward: never allocates memory that is pending for another owner; the rest of a run stays pending.
+//! Promises upward: never allocates memory that is pending for another owner; the unused rest of a run stays pending.
 //! Asks from below: tickets of one owner that never decrease (see [`Fence`]).
 //!
 //! ```text
@@ -18,23 +18,23 @@ use crate::source::Source;
 /// A run of an owner: its adjacent pending blocks and the gaps between and beside them.
 #[derive(Clone, Copy, Debug)]
 struct OwnedRun {
-    /// First address, and the first address after the run.
+    /// First address of the run, and the first address after it.
     start: u64,
     end: u64,
-    /// The same of its pending part, from the first to the last pending block.
+    /// Start and end of the run's pending part: from its first pending block to its last.
     waits: (u64, u64),
-    /// The record before the run.
+    /// Slot of the record before the run.
     anchor: u32,
-    /// The highest ticket of its blocks, which covers all of them.
+    /// The highest ticket of the run's blocks: when it is ready, all of them are.
     ticket: u64,
 }
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Allocates a block in the smallest run of the request's owner that fits. O(pending).
+    /// Allocates a block in the smallest run of the request's owner that has room for it. O(pending).
     #[cold]
     pub(super) fn reuse(&mut self, request: Request) -> Option<Block> {
         let area = self.area(request.bytes);
-        // Slots for the block and the rests on both sides of it; the run frees at least one.
+        // Takes up to three slots, for the block and the rest on either side; releasing the run frees at least one.
         if self.pending[area].is_empty() || self.ranges[area].slots_left() < 2 {
             return None;
         }
@@ -54,7 +54,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Some(self.locate(block, area))
     }
 
-    /// The run whose first pending block is in `slot`; `None` if the block is another owner's or not the first.
+    /// The run whose first pending block is in `slot`; `None` if that block is another owner's or not the first of its
+    /// run.
     fn run(&self, area: usize, slot: u32, owner: Owner) -> Option<OwnedRun> {
         let range = &self.ranges[area];
         let ticket = |extent: &RangeExtent| self.ticket_of(area, extent, owner);
@@ -83,13 +84,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Some(run)
     }
 
-    /// The ticket of a block that is pending for this owner.
+    /// The ticket of an extent's block, if it is pending for this owner.
     fn ticket_of(&self, area: usize, extent: &RangeExtent, owner: Owner) -> Option<u64> {
         let waits = self.pending[area].get(extent.record).filter(|_| extent.kind == ExtentKind::Live);
         waits.filter(|(by, _)| *by == owner).map(|(_, ticket)| ticket)
     }
 
-    /// Frees the blocks of a run to the range, which makes the run one gap.
+    /// Frees the pending blocks of a run to the range, which makes the run one gap.
     fn release_run(&mut self, area: usize, run: &OwnedRun, owner: Owner) {
         loop {
             let [_, slot] = self.ranges[area].neighbours(run.anchor);
@@ -102,7 +103,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Makes a part of a run that was not allocated, in the gap of `record`, pending again.
+    /// Makes the part `from..to` of a released run, which lies in the gap after `record`, pending again.
     fn keep_pending(&mut self, area: usize, record: u32, (from, to): (u64, u64), owner: Owner, ticket: u64) {
         let range = &mut self.ranges[area];
         let Some(gap) = range.gap(record).filter(|_| from < to) else { return };

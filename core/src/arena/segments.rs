@@ -1,10 +1,11 @@
-//! Growing with a fixed source: takes whole segments, and returns vacant ones.
+//! How an arena grows with a fixed source: takes whole segments, and returns vacant ones.
 //!
 //! Promises upward: reserved bytes stay within the slack of the peak in use, as far as vacant segments can be returned.
 //! Asks from below: [`Source::take`] and [`Source::give_back`].
 //!
-//! A source's addresses have 64 bits, those of a range are in a window of 2^32 granules. So each segment has a `start` in
-//! the window, congruent to its base modulo the grain: alignments up to the grain agree.
+//! Addresses of a source have 64 bits; addresses of a range lie in a window of 2^32 granules. So each segment has a
+//! `start` in the window, congruent to its base modulo the grain: an address has the same alignment in both, up to the
+//! grain.
 
 use super::pages::NO_SLOT;
 use super::storage::{ArenaStorage, Segment};
@@ -16,7 +17,7 @@ use crate::range::{ExtentKind, RangeExtent, RegionId};
 use crate::source::{Region, Source, SourceError};
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Converts a block of the range to one with its address and region in the source.
+    /// Converts a block of the range: from its address in the window to its address and region in the source.
     #[inline]
     pub(super) fn locate(&self, block: Block, area: usize) -> Block {
         if self.space.is_some() {
@@ -56,8 +57,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Returns vacant segments until `usual` more bytes are within the slack of the peak; reduces the new segment by the
-    /// bytes that are still above it, down to `least`.
+    /// Returns the size for a new segment: `usual`, less the bytes by which reserved memory would exceed the peak plus
+    /// slack, but at least `least`. Gives vacant segments back to the source first, as long as the limit would be
+    /// exceeded.
     fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
         let wanted = self.counters.peak_in_use.max(self.counters.in_use + least);
         let slack = (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
@@ -72,7 +74,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         usual.saturating_sub(over(self)).max(least) & !(self.settings.grain - 1)
     }
 
-    /// The smallest vacant segment of at least `bytes`, else the largest vacant one. O(segments).
+    /// Index of the smallest vacant segment of at least `bytes`, else of the largest vacant one. O(segments).
     fn vacant_for(&self, bytes: u64) -> Option<usize> {
         let vacant = (0..self.segment_count).filter(|&at| self.is_vacant(at));
         vacant.min_by_key(|&at| {
@@ -129,7 +131,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// The lowest start in the window for a region, and its index among the segments. O(segments).
+    /// The region's index among the segments, and its start in the window: the lowest that is free. O(segments).
     fn window_for(&self, region: Region, bytes: u64) -> (usize, u64) {
         let grain = self.settings.grain;
         let congruent = |from: u64| from + (region.base.wrapping_sub(from) & (grain - 1));
@@ -143,18 +145,18 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         (self.segment_count, start)
     }
 
-    /// Bytes at the ends of segments that are less than a granule.
+    /// Bytes at the ends of segments that the range does not use, because they are less than a granule.
     pub(super) fn unused_tails(&self) -> u64 {
         self.segments[..self.segment_count].iter().map(|segment| segment.region.bytes - segment.bytes).sum()
     }
 
     fn give_segment(&mut self, at: usize) -> bool {
         let segment = self.segments[at];
-        // The source first: if it refuses, the segment stays in use.
+        // Asks the source first: if it refuses the region, the segment stays in use.
         if !self.is_vacant(at) || self.source.give_back(segment.region).is_err() {
             return false;
         }
-        // Never refused: the region is vacant.
+        // The removal is never refused: the region is vacant.
         let removed = self.ranges[LARGE].remove_region(segment.id).is_ok();
         self.segments[at..self.segment_count].rotate_left(1);
         self.segment_count -= 1;

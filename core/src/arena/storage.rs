@@ -15,9 +15,9 @@ use crate::source::Region;
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Segment {
     pub(super) region: Region,
-    /// Its first address in the window of the range.
+    /// First address of the segment in the window of the range.
     pub(super) start: u64,
-    /// Bytes that the range uses: whole granules.
+    /// Number of bytes that the range uses: whole granules.
     pub(super) bytes: u64,
     pub(super) id: RegionId,
 }
@@ -40,9 +40,9 @@ pub trait ArenaStorage {
     type Index: Index;
     /// Bins of the cache, in sets of four.
     type Bins: DerefMut<Target = [Bin]>;
-    /// Entries of the cache: as many as blocks it can have.
+    /// Entries of the cache: one for each block that it may hold.
     type Entries: DerefMut<Target = [Entry<Block>]>;
-    /// Records of segments: as many as it can take from a fixed source. May be empty for growing sources.
+    /// Records of segments: one for each that a fixed source may give. May be empty for growing sources.
     type Segments: DerefMut<Target = [Segment]>;
     /// Records of pending frees: one for each slot. May be empty if no ticket is ever pending.
     type Pending: DerefMut<Target = [PendingFree]>;

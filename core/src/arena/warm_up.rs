@@ -10,18 +10,18 @@ use crate::source::Source;
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Allocates and frees `count` blocks of each size for an owner; returns their bytes.
     ///
-    /// The memory is then taken from the source, and blocks up to the small threshold are in the cache. `scratch` has the
-    /// handles meanwhile; its length bounds the number of all blocks.
+    /// Afterwards the memory is reserved, and blocks up to the small threshold are in the cache. `scratch` holds the
+    /// handles during the call; its length bounds the total number of blocks.
     ///
     /// # Errors
-    /// That of the first allocation that failed; the memory of those before it stays reserved.
+    /// The error of the first allocation that failed; the memory of those before it stays reserved.
     pub fn warm_up(
         &mut self,
         owner: Owner,
         pairs: impl IntoIterator<Item = (u64, u32)>,
         scratch: &mut [Option<Block>],
     ) -> Result<u64, AllocError> {
-        // All are live at once: otherwise the blocks of one pair would reuse the memory of another.
+        // All blocks are live at once: otherwise the blocks of one pair would reuse the memory of another.
         let (mut used, mut bytes, mut failed) = (0, 0, None);
         'pairs: for (size, count) in pairs {
             for _ in 0..count {
@@ -36,7 +36,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             }
         }
         for block in scratch[..used].iter_mut().filter_map(Option::take) {
-            // Never refused: this call has allocated the block.
+            // The free is never refused: this call has allocated the block.
             let _ = self.free(block, owner);
         }
         failed.map_or(Ok(bytes), Err)
@@ -45,18 +45,18 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
 /// The shape of a transformer, for [`Transformer::pairs`].
 ///
-/// They are the blocks that each layer's forward pass allocates.
+/// The pairs are the blocks that each layer's forward pass allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transformer {
-    /// Sequences at once.
+    /// Number of sequences in a batch.
     pub batch: u64,
-    /// Tokens in each.
+    /// Number of tokens in each sequence.
     pub tokens: u64,
-    /// Width of the residual stream, elements.
+    /// Width of the residual stream, in elements.
     pub hidden: u64,
-    /// Width of the feed-forward layer, elements.
+    /// Width of the feed-forward layer, in elements.
     pub inner: u64,
-    /// Width of keys (and of values), elements: heads for keys times their width.
+    /// Width of keys (and of values), in elements: the number of key heads times the width of each.
     pub key_value: u64,
     /// Bytes of an element.
     pub element: u64,
@@ -65,8 +65,8 @@ pub struct Transformer {
 impl Transformer {
     /// The (size, count) pairs of one layer, for [`Arena::warm_up`].
     ///
-    /// They are: residual and normalised input, queries and attention output; keys and values; gate, up and their
-    /// product.
+    /// The blocks are: residual and normalised input, queries and attention output (4); keys and values (2); gate, up
+    /// and their product (3).
     ///
     /// # Example
     /// ```

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-/// Why a record cannot be encoded. Nothing was changed.
+/// Why a record cannot be encoded. The encoder is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// The record needs more room than `out` has; give [`RECORD_MAX`](super::RECORD_MAX) bytes.
@@ -17,7 +17,7 @@ pub enum EncodeError {
     },
     /// The text is longer than [`TEXT_MAX`](super::TEXT_MAX).
     TextTooLong {
-        /// The length of the text.
+        /// The length of the text, in bytes.
         bytes: usize,
     },
 }
@@ -36,14 +36,14 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// Why bytes cannot be decoded as a record. Nothing was changed.
+/// Why bytes cannot be decoded as a record. The decoder is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The input ends inside a record: pass more bytes, or the recording was cut short.
     Short,
     /// The first byte names no kind of record of this version.
     BadKind(u8),
-    /// A number is too large for this field.
+    /// A number is too large for the field of this name.
     BadField(&'static str),
     /// A number takes more than 64 bits.
     LongNumber,
@@ -78,7 +78,7 @@ pub(super) fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// The part of a slice not yet written.
+/// A slice that is written from front to back.
 pub(super) struct Output<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -89,7 +89,7 @@ impl<'a> Output<'a> {
         Self { out, len: 0 }
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -115,7 +115,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The part of a slice not yet read.
+/// A slice that is read from front to back.
 pub(super) struct Input<'a> {
     input: &'a [u8],
     used: usize,
@@ -126,7 +126,7 @@ impl<'a> Input<'a> {
         Self { input, used: 0 }
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub(super) fn used(&self) -> usize {
         self.used
     }

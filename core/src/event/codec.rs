@@ -7,27 +7,28 @@ use super::bytes::{DecodeError, EncodeError, Input, Output, unzigzag, zigzag};
 use super::{Event, KINDS, Kind, Record, TEXT_MAX};
 use crate::allocator::Owner;
 
-/// The code of a text record: the last of 4 bits.
+/// The head of a text record: the last value of 4 bits, which no kind of event uses.
 const TEXT: u8 = 15;
-/// Fields that are omitted when equal to those of the last event: bytes, align code, owner, tag, site, tier, from.
+/// Fields that a record omits if they equal those of the last event of its kind: bytes, align code, owner, tag, site,
+/// tier, from.
 type Repeating = [u64; 7];
 /// Largest value of each repeating field; the align code is log2 + 1 of at most 2^63.
 const LIMITS: Repeating =
     [u64::MAX, 64, u32::MAX as u64, u32::MAX as u64, u32::MAX as u64, u8::MAX as u64, u8::MAX as u64];
 /// Names of the repeating fields, for errors.
 const NAMES: [&str; 7] = ["bytes", "align", "owner", "tag", "site", "tier", "from_tier"];
-/// Mask bits of the three fields encoded as differences; the repeating fields follow.
+/// Indices of fields, and of their bits in the mask: three fields encoded as differences, then the repeating fields.
 const TIME: usize = 0;
 const ID: usize = 1;
 const ADDRESS: usize = 2;
 const REPEATING: usize = 3;
 const FIELDS: usize = REPEATING + LIMITS.len();
 
-/// The values that the next record is encoded against: equal on both sides after the same records.
+/// The values against which the next record is encoded: equal in encoder and decoder after the same records.
 #[derive(Clone, Debug)]
 struct DeltaState {
     time_us: u64,
-    /// Id of the newest block; `u64::MAX` at first, so that the first block is 0.
+    /// Id of the newest block; `u64::MAX` at first, so that the first block is expected to have id 0.
     newest: u64,
     address: u64,
     last: [Repeating; KINDS],
@@ -40,7 +41,7 @@ impl Default for DeltaState {
 }
 
 impl DeltaState {
-    /// The id of an event of this kind whose record omits the id.
+    /// The id that an event of this kind has if its record omits the id.
     fn expected_id(&self, kind: Kind) -> u64 {
         if kind == Kind::Allocate { self.newest.wrapping_add(1) } else { self.newest }
     }
@@ -120,7 +121,7 @@ impl Encoder {
     }
 }
 
-/// The repeating fields of an event as written.
+/// The repeating fields of an event, as a record has them; an error if the alignment is bad.
 fn repeating(event: &Event) -> Result<Repeating, EncodeError> {
     let align = match event.align {
         0 => 0,

@@ -1,12 +1,13 @@
 //! Allocating blocks in a region.
 //!
-//! Promises upward: fails only if no free block is as large as the first size of the request's [`ceil_bin`] (for an
-//! alignment above the granule: of size plus alignment); the number of steps is bounded.
+//! Promises upward: fails only if no free block is as large as the smallest size in the request's [`ceil_bin`] (for an
+//! alignment above the granule: in the [`ceil_bin`] of size plus alignment); the number of steps is bounded.
 //! Asks from below: [`HeapRegion`].
 //!
-//! A request is served, in this order, by: a block of exactly its size; the front of the victim; the front of the block
-//! freed last; the first that fits of a few in its own list; the first block of a list of larger ones. The rest of a block
-//! becomes the victim if it is larger than the present victim, which then is added to a list; else the rest is added.
+//! A request takes, in this order: a block of exactly its size; the front of the *victim*, the free block from which
+//! small requests are cut; the front of the block freed last; the first block that fits, of a few in the list of its
+//! size; the first block of a list of larger blocks. What remains of a block becomes the victim if it is larger than
+//! the present victim, which is then added to a list; else what remains is added.
 
 use core::ptr::NonNull;
 
@@ -15,19 +16,20 @@ use super::config::HeapConfig;
 use super::records::Records;
 use super::region::HeapRegion;
 
-/// A new victim for small requests should have room for this many, so that the next requests need no search. With 4 the
-/// mean of instructions falls by 5 %, and memory fills as far as with 1; with 8 neither improves.
+/// A new victim should have room for so many blocks of the request's size, so that the next small requests need no
+/// search. With 4, the mean number of instructions is 5 % lower than with 1, and memory fills as far; with 8 neither
+/// improves.
 const SEVERAL: usize = 4;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Allocates `size` granules at `align` bytes; marks the block if checked.
+    /// Allocates `size` granules, aligned to `align` bytes; marks the block live if the heap is checked.
     #[inline(always)]
     pub fn allocate_block(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         let block = self.allocate(size, align)?;
         Some(self.mark(block))
     }
 
-    /// Allocates `size` granules at `align` bytes.
+    /// Allocates `size` granules, aligned to `align` bytes.
     #[inline(always)]
     fn allocate(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         if !C::VICTIM || align > Self::GRANULE {
@@ -49,7 +51,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.replace_victim(size)
     }
 
-    /// Allocates from another free block, because the victim is too small; the rest may become the victim.
+    /// Allocates from another free block, because the victim is too small; what remains of that block may become the
+    /// victim.
     #[inline(never)]
     fn replace_victim(&mut self, size: usize) -> Option<NonNull<u8>> {
         if size > self.granules {
@@ -66,7 +69,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         Some(self.memory.pointer(Self::offset(from)))
     }
 
-    /// Removes a free block of at least this size from its list; its edges stay set.
+    /// Removes a free block of at least this size from its list, or as the block freed last; its edges stay set.
     #[inline(always)]
     fn find_victim(&mut self, size: usize) -> Option<[usize; 2]> {
         let [from, to] = self.last;
@@ -78,7 +81,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         let mut sure = size;
         if size >= EXACT {
             let list = bin(size);
-            // If `size` is the first of its bin, every block of the list fits, and the first probe finds one.
+            // The probes below search the list of `size` itself. If `size` is the smallest of its bin, every block of
+            // that list fits, and the first probe finds one.
             sure = if C::PROBES > 0 { list + 1 } else { ceil_bin(size) };
             let mut at = self.head(list);
             for _ in 0..C::PROBES {
@@ -106,21 +110,22 @@ impl<C: HeapConfig> HeapRegion<C> {
         if C::VICTIM {
             self.pop(list, at);
         } else {
-            // `unlink` does the same and is needed anyway: less code.
+            // `unlink` does the same, and is in the program anyway: calling it here saves code.
             self.unlink(at);
         }
         [at, at + size]
     }
 
-    /// Allocates at an alignment above the granule (without a victim: at any alignment); the part in front becomes a free
-    /// block. Searches the lists first, to keep the victim and the block freed last for requests without an alignment.
+    /// Allocates at an alignment above the granule (in a heap without a victim: at any alignment); the part before the
+    /// aligned start becomes a free block. Searches the lists first, to keep the victim and the block freed last for
+    /// requests without an alignment.
     #[inline(never)]
     fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        // So the sums below cannot overflow: both are at most the size of the region.
+        // Both are at most the size of the region, so the sums below cannot overflow.
         if size > self.granules || align > Self::offset(self.granules) {
             return None;
         }
-        // A block with so many granules more than the size always contains an aligned start.
+        // A free block of `size + slack` granules always contains `size` granules from an aligned start on.
         let slack = (align >> C::Records::GRANULE) - 1;
         let list = self.next_list(ceil_bin(size + slack));
         let [from, to] = if list != 0 {

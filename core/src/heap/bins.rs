@@ -13,44 +13,45 @@
 /// 64 bins reach 512 bytes in granules of 8: with 32 bins, workloads of up to 512 bytes take a sixth more instructions
 /// on Cortex-M4.
 pub const EXACT: usize = 64;
-/// log2 of the bins for each power of two above. With 2^3 a bin is at most 12.5 % wide; with 2^2 memory fills 2 % less.
+/// log2 of the number of bins for each power of two above. With 2^3 a bin is at most 12.5 % wide; with 2^2, 2 % less of
+/// the memory can be filled.
 const SUB_BITS: u32 = 3;
-/// Bits of a word of the map.
+/// Bits of a word of the bitmap.
 const WORD: usize = usize::BITS as usize;
 
-/// Bits of the largest size: 32, or 28 for addresses of 32 bits and granules of 16 bytes.
+/// Bits of the largest size in granules: 32, or 28 where addresses have 32 bits and granules 16 bytes.
 const BITS: u32 = if usize::BITS < 64 { usize::BITS - 4 } else { u32::BITS };
-/// Words of the map: a power of two, so that no bin needs a bounds check.
+/// Number of words in the bitmap: a power of two, so that no bin needs a bounds check.
 const WORDS: usize = words(BITS).next_power_of_two();
-/// More than the number of any bin.
+/// More than the index of any bin.
 pub const LISTS: usize = words(BITS) * WORD;
 
-/// Words of the map in use for sizes of `bits` bits.
+/// Number of words in the bitmap that are in use for sizes of `bits` bits.
 ///
-/// One bit for each exact bin, and 8 for each higher power of two: 5 words of 64 bits, or 8 of 32.
+/// One bit for each exact bin, and 8 for each higher power of two: at most 5 words of 64 bits, or 8 of 32.
 pub const fn words(bits: u32) -> usize {
     let bits = if bits < BITS { bits } else { BITS };
     (EXACT + (((bits - EXACT.ilog2()) as usize) << SUB_BITS)).div_ceil(WORD)
 }
 
-/// The bin of a size, which must not be 0.
+/// The bin of `size` granules. The size must not be 0.
 #[inline(always)]
 pub const fn bin(size: usize) -> usize {
     if size < EXACT {
         return size;
     }
     let exponent = (size.ilog2() - SUB_BITS) as usize;
-    // The mantissa keeps its leading one: 8 for the first of each power, which the last term takes off again.
+    // The mantissa keeps its leading one: it is 8 at each power of two, and the last term subtracts that 8 again.
     (exponent << SUB_BITS) + (size >> exponent) + EXACT - (((EXACT.ilog2() - SUB_BITS + 1) as usize) << SUB_BITS)
 }
 
-/// The first bin in which every block has at least this size, which must not be 0.
+/// The first bin in which every block has at least `size` granules. The size must not be 0.
 #[inline(always)]
 pub const fn ceil_bin(size: usize) -> usize {
     bin(size - 1) + 1
 }
 
-/// A bitmap of the bins that are not empty. Bin 0 always is.
+/// A bitmap of the bins that are not empty. Bin 0 is always empty.
 #[derive(Clone, Copy, Debug)]
 pub struct BinMap {
     /// Bit `b % WORD` of word `b / WORD` is set iff bin `b` is not empty.

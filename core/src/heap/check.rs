@@ -8,7 +8,7 @@ use super::{HeapUsage, RegionHeap};
 use crate::error::{Violation, ensure};
 
 impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
-    /// The memory of the heap by use. O(free blocks): the heap has no counters.
+    /// The bytes of the heap by use. O(free blocks): the heap has no counters.
     pub fn usage(&self) -> HeapUsage {
         let mut usage = HeapUsage::default();
         for region in self.regions.iter().filter(|region| region.granules > 0) {
@@ -29,7 +29,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// Checks every list and every edge. O(granules).
     ///
     /// # Errors
-    /// The first clause that does not hold.
+    /// The first invariant that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
         self.regions.iter().try_for_each(HeapRegion::check)
     }
@@ -41,10 +41,10 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.memory.address().wrapping_add(Self::offset(self.end()) - 1)
     }
 
-    /// Calls with every free extent: the victim, the block freed last, and the lists.
+    /// Calls `each` with start and end of each free block: victim, block freed last, blocks in lists.
     ///
-    /// Each list is followed as far as its records make sense: a program that writes into freed memory gets numbers
-    /// that are too small, and an answer after a bounded number of steps.
+    /// A list is followed only as far as its records agree: a program that has written into freed memory gets numbers
+    /// that are too small, but gets them after a bounded number of steps.
     pub fn each_free(&self, mut each: impl FnMut([usize; 2])) {
         [self.victim, self.last].into_iter().filter(|[from, to]| from != to).for_each(&mut each);
         if self.granules == 0 {
@@ -84,12 +84,12 @@ impl<C: HeapConfig> HeapRegion<C> {
         ensure(last, "the block freed last has its edges", self.last[0])
     }
 
-    /// Checks a list; returns the number of its blocks.
+    /// Checks a list; returns the number of blocks in it.
     fn check_list(&self, list: usize) -> Result<usize, Violation> {
         let (mut at, mut before, mut count) = (self.head(list), Self::name(list), 0);
         ensure(self.map.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
         while at != 0 {
-            // A record may be corrupt: checked before any read, so that all reads are in the region.
+            // A record may be corrupt: bounds are checked before any read, so that all reads are in the region.
             ensure(LISTS <= at && at < self.end(), "a free block starts in the region", at)?;
             let size = C::Records::size(self.memory, at);
             let (next, prev) = C::Records::links(self.memory, at);

@@ -8,7 +8,7 @@ use super::records::Records;
 use super::region::HeapRegion;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Frees `size` granules at `at`.
+    /// Frees the block of `size` granules at place `at`.
     #[inline(always)]
     pub fn free(&mut self, at: usize, size: usize) {
         let end = at + size;
@@ -29,7 +29,8 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Adds a free block whose edges are set, and which no other free block touches.
     ///
-    /// With `LAST` it becomes the block freed last, and the previous one is added to its list; else it is added itself.
+    /// With `LAST` it becomes the block freed last, and the one that was so before is inserted into its list; without
+    /// `LAST`, the added block itself is inserted.
     #[inline(always)]
     pub fn add(&mut self, [from, to]: [usize; 2]) {
         if !C::LAST {
@@ -41,8 +42,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Merges a freed block with its free neighbours. Flipping its edges has cleared the edge between it and a neighbour;
-    /// the neighbour's other edge becomes that of the merged block.
+    /// Merges a freed block with its free neighbours. Flipping the freed block's edges has cleared the edge towards a
+    /// free neighbour; the neighbour's other edge becomes that of the merged block.
     #[inline(never)]
     fn merge(&mut self, mut from: usize, mut to: usize, [before, behind]: [usize; 2]) {
         if before != 0 {
@@ -54,7 +55,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.add([from, to]);
     }
 
-    /// Removes the free block that ends here from its list; returns its start.
+    /// Removes the free block that ends at `end` from its list; returns its start.
     #[inline(always)]
     pub fn detach_before(&mut self, end: usize) -> usize {
         if C::LAST && end == self.last[1] {
@@ -65,7 +66,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         end - size
     }
 
-    /// Removes the free block that starts here from its list; returns its end.
+    /// Removes the free block that starts at `at` from its list; returns its end.
     #[inline(always)]
     pub fn detach_behind(&mut self, at: usize) -> usize {
         if C::LAST && at == self.last[0] {
@@ -76,7 +77,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         at + size
     }
 
-    /// Merges a freed block into the victim beside it, with the free block on its other side, if any.
+    /// Merges a freed block into the victim beside it, and with the free block on its other side, if any.
     #[inline(never)]
     fn join_victim(&mut self, at: usize, end: usize) {
         if end == self.victim[0] {

@@ -15,7 +15,7 @@ use super::config::{Fast, HeapConfig};
 use super::{HeapUsage, RegionError, RegionHeap};
 use crate::error::{FreeError, Violation};
 
-/// A heap whose blocks have a header of two words: their size and their offset.
+/// A heap whose blocks have a header of two words: bytes requested, offset in the heap's block.
 ///
 /// # Example
 /// ```
@@ -36,7 +36,7 @@ pub struct HeaderHeap<C = Fast, const REGIONS: usize = 1> {
     heap: RegionHeap<C, REGIONS>,
 }
 
-/// The header in front of a block.
+/// The header in front of a caller's block.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct HeapHeader {
@@ -63,11 +63,11 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// # Safety
     /// As [`RegionHeap::add_region`].
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
-        // SAFETY: the caller promised the same.
+        // SAFETY: the caller promises what `RegionHeap::add_region` asks for.
         unsafe { self.heap.add_region(start, bytes) }
     }
 
-    /// Allocates `bytes` bytes, which may be 0, at `align`.
+    /// Allocates `bytes` bytes, which may be 0, at an alignment of `align` bytes.
     ///
     /// `None` if no free block is large enough, or the alignment is not a power of two.
     #[inline]
@@ -100,7 +100,7 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// This heap must have allocated the block; it must be live, and not be used any more.
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<(), FreeError> {
-        // SAFETY: the caller's promise: a header stands in front.
+        // SAFETY: the caller promises a live block of this heap, which has a header in front.
         let header = unsafe { header_of(block).read() };
         let (start, layout) = whole(block, header)?;
         // SAFETY: the header has the offset and the layout with which the heap allocated its block.
@@ -113,7 +113,7 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// This heap must have allocated the block, which must be live.
     #[inline]
     pub unsafe fn size_of(&self, block: NonNull<u8>) -> usize {
-        // SAFETY: the caller's promise: a header stands in front.
+        // SAFETY: the caller promises a live block of this heap, which has a header in front.
         unsafe { header_of(block).read() }.bytes
     }
 
@@ -127,7 +127,7 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// # Safety
     /// This heap must have allocated the block, which must be live. Afterwards only the pointer returned may be used.
     pub unsafe fn reallocate(&mut self, block: NonNull<u8>, bytes: usize) -> Result<Option<NonNull<u8>>, FreeError> {
-        // SAFETY: the caller's promise: a header stands in front.
+        // SAFETY: the caller promises a live block of this heap, which has a header in front.
         let header = unsafe { header_of(block).read() };
         let Some(total) = header.lead.checked_add(bytes).filter(|&total| total <= isize::MAX as usize) else {
             return Ok(None);
@@ -152,7 +152,7 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
     /// See [`RegionHeap::check`].
     ///
     /// # Errors
-    /// The first clause that does not hold.
+    /// The first invariant that does not hold.
     pub fn check(&self) -> Result<(), Violation> {
         self.heap.check()
     }
@@ -169,14 +169,14 @@ impl<C: HeapConfig, const REGIONS: usize> Default for HeaderHeap<C, REGIONS> {
     }
 }
 
-/// Start and layout of the heap's block; an error if the header is corrupt.
+/// Start and layout of the heap's block around the caller's; an error if the header is corrupt.
 #[inline(always)]
 fn whole(block: NonNull<u8>, header: HeapHeader) -> Result<(NonNull<u8>, Layout), FreeError> {
     let start = NonNull::new(block.as_ptr().wrapping_sub(header.lead));
     start.zip(layout(header)).ok_or(FreeError::Foreign { address: block.addr().get() as u64 })
 }
 
-/// Converts an error about the heap's block to one about the caller's.
+/// Converts an error about the heap's block to one about the caller's block.
 #[cold]
 fn at(error: FreeError, block: NonNull<u8>) -> FreeError {
     let address = block.addr().get() as u64;
@@ -186,7 +186,7 @@ fn at(error: FreeError, block: NonNull<u8>) -> FreeError {
     }
 }
 
-/// The layout of the heap's block.
+/// The layout of the heap's block: padding, header and the caller's bytes.
 #[inline(always)]
 fn layout(header: HeapHeader) -> Option<Layout> {
     Layout::from_size_align(header.lead.checked_add(header.bytes)?, header.lead).ok()

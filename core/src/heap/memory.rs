@@ -81,9 +81,9 @@ impl HeapMemory {
         Self { base }
     }
 
-    /// Zeroes the first `bytes` bytes, whole words.
+    /// Zeroes the first `bytes` bytes, rounded up to whole words.
     ///
-    /// With volatile stores, so that the compiler does not call `memset`, whose code is larger than all the rest of
+    /// Uses volatile stores, so that the compiler does not call `memset`, whose code is larger than all the rest of
     /// initializing a region.
     pub fn clear(self, bytes: usize) {
         for offset in (0..bytes).step_by(size_of::<usize>()) {

@@ -1,8 +1,8 @@
 //! The heap for firmware: blocks without headers, and records of free blocks inside the free memory.
 //!
-//! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); the overhead of a block is
-//! its rounding to granules and one bit a granule; adjacent free blocks merge at once; a request fails only if no free
-//! block is as large as the first size of the next list.
+//! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); the overhead of a
+//! block is its rounding to granules and one bit a granule; adjacent free blocks merge at once; a request fails only if
+//! no free block is as large as the smallest size of the first list in which all blocks fit.
 //! Asks from below: memory that no other code accesses; each free must be of a live block, with its layout.
 //!
 //! ```text
@@ -74,11 +74,11 @@ unsafe impl<C: HeapConfig, const REGIONS: usize> Send for RegionHeap<C, REGIONS>
 /// Why memory cannot become a region. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionError {
-    /// The tables leave no granule.
+    /// The tables of the region would leave no granule for blocks.
     TooSmall,
     /// The region has more granules than the records can address.
     TooLarge {
-        /// The maximum bytes of a region of this heap.
+        /// Maximum bytes of a region of this heap.
         max: usize,
     },
     /// The region overlaps one that was added before.
@@ -108,17 +108,17 @@ impl core::error::Error for RegionError {}
 /// The memory of a heap by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUsage {
-    /// Memory of all regions, less what alignment cost at their ends.
+    /// Bytes of all regions, without those that alignment cut off at their ends.
     pub total: usize,
-    /// Memory in live blocks, in whole granules.
+    /// Bytes of live blocks, in whole granules.
     pub live: usize,
-    /// Memory in free blocks.
+    /// Bytes of free blocks.
     pub free: usize,
-    /// The largest free block.
+    /// Bytes of the largest free block.
     pub largest_free: usize,
     /// Number of free blocks.
     pub free_blocks: usize,
-    /// Memory in the tables of the regions.
+    /// Bytes of the regions' tables.
     pub tables: usize,
 }
 
@@ -173,12 +173,13 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// Frees a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] when no region contains it (with several regions, or checked); [`FreeError::Stale`] when it
-    /// is not live, or has another size (checked).
+    /// [`FreeError::Foreign`] when no region contains the block (found with several regions, or by a [`Checked`] heap);
+    /// [`FreeError::Stale`] when the block is not live, or has another size (found by a [`Checked`] heap).
     ///
     /// # Safety
-    /// The block was given by this heap for this layout (of the last resize, if any), is live, and is not used any
-    /// more. A [`Checked`] heap says when it is not, as long as its memory was not handed out again.
+    /// This heap must have allocated the block for this layout (or that of the last resize); the block must be live,
+    /// and must not be used afterwards. A [`Checked`] heap refuses a block that is not live, until its memory is
+    /// allocated again.
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         let size = HeapRegion::<C>::granules(layout.size());
@@ -196,8 +197,8 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// As for [`RegionHeap::free`].
     ///
     /// # Safety
-    /// The block was given by this heap for this layout and is live. `bytes`, rounded up to the layout's alignment, is
-    /// at most `isize::MAX` and not 0.
+    /// This heap must have allocated the block for this layout, and the block must be live. `bytes`, rounded up to the
+    /// layout's alignment, must be at most `isize::MAX` and not 0.
     #[inline]
     pub unsafe fn resize(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Result<bool, FreeError> {
         let size = HeapRegion::<C>::granules(layout.size());
@@ -221,25 +222,25 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         layout: Layout,
         bytes: usize,
     ) -> Result<Option<NonNull<u8>>, FreeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises what `resize` asks for.
         if unsafe { self.resize(block, layout, bytes)? } {
             return Ok(Some(block));
         }
         let Ok(larger) = Layout::from_size_align(bytes, layout.align()) else { return Ok(None) };
         let Some(new) = self.allocate_with_room(larger) else {
-            // SAFETY: the caller's promise; it was live when `resize` looked.
+            // SAFETY: the caller's promise; the block was live when `resize` checked it.
             return Ok(unsafe { self.slide_down(block, layout, bytes) });
         };
         // SAFETY: two live blocks do not overlap, and the new one is larger: `resize` shrinks in place.
         unsafe { new.copy_from_nonoverlapping(block, layout.size()) };
-        // SAFETY: the caller's promise; it was live when `resize` looked, and its bytes are used no more.
+        // SAFETY: the caller's promise; the block was live when `resize` checked it, and its bytes are used no more.
         unsafe { self.free(block, layout)? };
         Ok(Some(new))
     }
 
     /// Allocates a block to replace one that had no room to grow.
     ///
-    /// If possible, where the block can double in place.
+    /// The new block lies, if possible, where it can double in place.
     pub fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
         if layout.align() <= HeapRegion::<C>::GRANULE {
@@ -255,7 +256,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// Moves a block down into the free block before it, if that and the free memory after the block suffice.
     ///
     /// # Safety
-    /// The block was given by this heap for this layout and is live.
+    /// This heap must have allocated the block for this layout, and the block must be live.
     #[cold]
     unsafe fn slide_down(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
@@ -271,7 +272,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         Some(new)
     }
 
-    /// The region of a block, and its place there; checks the block if the heap is checked.
+    /// The region of a block, and the block's place there; refuses a block that is not live, if the heap is checked.
     #[inline(always)]
     fn find(&mut self, block: NonNull<u8>, size: usize) -> Result<(&mut HeapRegion<C>, usize), FreeError> {
         let address = block.addr().get() as u64;

@@ -20,14 +20,16 @@ use super::memory::{HeapMemory, Plain};
 pub trait Records {
     /// log2 of the granule in bytes.
     const GRANULE: u32;
-    /// Maximum granules of a region. Starts and sizes of free blocks are below it, because the tables come first.
+    /// Maximum number of granules in a region. Starts and sizes of free blocks are below it, because the tables come
+    /// first.
     const MAX_GRANULES: usize;
-    /// Bits of a size.
+    /// Number of bits of a size in granules.
     const SIZE_BITS: u32;
-    /// Bytes of a list head.
+    /// Number of bytes of a list head.
     const HEAD_BYTES: usize;
-    /// Whether the previous block of a list's first block is the number of the list, else 0. If so, removing the block
-    /// need not compute its list (twice in the longest call); adding a block writes one more number.
+    /// Whether the record of a list's first block names the list as its previous block; else it has 0 there. If so,
+    /// removing the block need not compute its list (twice in the longest call), but adding a block writes one more
+    /// number.
     const NAMED: bool;
 
     /// Writes the record of a free block.
@@ -59,7 +61,7 @@ pub type Wide = FourFields<u32>;
 
 /// The number type of [`FourFields`].
 pub trait Field: Plain {
-    /// Number of values of the type; for `u32` one less, which fits into 32 bits.
+    /// Number of values of the type; for `u32` one less, so that the number fits into 32 bits.
     const VALUES: usize;
     /// Truncates a number, which must be in range.
     fn cut(value: usize) -> Self;
@@ -156,11 +158,12 @@ impl<T: Field> Records for FourFields<T> {
 
 /// Records of three numbers in one 64-bit word, which is the granule.
 ///
-/// The last granule of a larger block has only the size; in a block of one granule both are the same word.
+/// The last granule of a larger block holds only the size; in a block of one granule, record and last granule are one
+/// word.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed;
 
-/// Bits of the size, the lowest of the word; then the links to the next and the previous block.
+/// The size takes the lowest bits of the word; then come the links to the next and the previous block.
 const SIZE_BITS: u32 = 22;
 const LINK_BITS: u32 = 21;
 const _: () = assert!(SIZE_BITS + 2 * LINK_BITS == u64::BITS);
@@ -182,7 +185,7 @@ impl Records for Packed {
     const MAX_GRANULES: usize = 1 << LINK_BITS;
     const SIZE_BITS: u32 = LINK_BITS;
     const HEAD_BYTES: usize = 4;
-    /// `true` would cost 3 instructions of 58 in the mean, and save 18 of 164 in the longest free.
+    /// `true` would add 3 instructions to the mean of 58, and save 18 of 164 in the longest free.
     const NAMED: bool = false;
 
     #[inline(always)]

@@ -27,7 +27,7 @@ const WORD: usize = usize::BITS as usize;
 /// A region of a heap. Places and sizes are in granules; the lowest place is [`LISTS`].
 #[derive(Debug)]
 pub struct HeapRegion<C> {
-    /// The memory with its base at place 0: before the region, or in its tables.
+    /// The region's memory, with its base where place 0 would be: before the region, or in its tables.
     pub memory: HeapMemory,
     /// The heads of the lists; list 0 is always empty.
     heads: HeapMemory,
@@ -38,18 +38,18 @@ pub struct HeapRegion<C> {
     pub granules: usize,
     /// Sizes below this have a list of their own: EXACT, or less in a small region.
     pub exact: usize,
-    /// Start and end of the *victim* (Lea's designated victim): a free block without record and edges, from which small
-    /// requests are cut. No other free block touches it. Empty when both are equal.
+    /// Start and end of the *victim* (Lea's designated victim): a free block without a record and without bits in
+    /// `edges`, from which small requests are cut. No other free block touches it. Empty when both are equal.
     pub victim: [usize; 2],
-    /// Start and end of the block freed last, which has edges but no record. Empty when both are equal.
+    /// Start and end of the block freed last, which has its bits in `edges` but no record. Empty when both are equal.
     pub last: [usize; 2],
-    /// The lists that are not empty.
+    /// Bitmap of the lists that are not empty.
     pub map: BinMap,
     config: PhantomData<C>,
 }
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// No region: every request of it fails.
+    /// No region: every request fails.
     pub const NONE: Self = Self {
         memory: HeapMemory::NONE,
         heads: HeapMemory::NONE,
@@ -67,7 +67,7 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Initializes the tables in memory of `granules` granules; the rest becomes free.
     ///
-    /// Returns false, without effect, if there is no rest. `memory` must be aligned to the granule and to 8.
+    /// Returns false, without effect, if the tables leave no granule. `memory` must be aligned to the granule and to 8.
     pub fn initialize(&mut self, memory: HeapMemory, granules: usize) -> bool {
         let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
         let tables = (bits + (bin(granules) + 1) * C::Records::HEAD_BYTES).div_ceil(Self::GRANULE);
@@ -75,7 +75,8 @@ impl<C: HeapConfig> HeapRegion<C> {
             return false;
         }
         memory.clear(Self::offset(tables));
-        // Every place fits into a record: the tables of the largest region have more than LISTS granules.
+        // Every place fits into a record: places begin at LISTS, but the tables of the largest region take more than
+        // LISTS granules.
         self.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(LISTS)));
         self.heads = memory.moved(bits);
         self.edges = memory.moved((LISTS / 8).wrapping_neg());
@@ -107,7 +108,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.place(address).wrapping_sub(LISTS) < self.granules
     }
 
-    /// A size in granules, rounded up; size 0 becomes more than any region has.
+    /// A size in granules, rounded up; a size of 0 becomes more granules than any region has.
     #[inline(always)]
     pub fn granules(bytes: usize) -> usize {
         (bytes.wrapping_sub(1) >> C::Records::GRANULE) + 1
@@ -125,12 +126,12 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.memory.offset_of(block) >> C::Records::GRANULE
     }
 
-    /// The table after the edges, if checked: bit `p` is set iff a live block starts at place `p`.
+    /// The table after the edges, in a checked heap: bit `p` is set iff a live block starts at place `p`.
     fn starts(&self) -> HeapMemory {
         self.edges.moved((self.heads.address() - self.start_address()) / 2)
     }
 
-    /// Marks a block as live, if checked.
+    /// Marks a block as live, if the heap is checked.
     #[inline(always)]
     pub fn mark(&mut self, block: NonNull<u8>) -> NonNull<u8> {
         if C::CHECKED {
@@ -139,7 +140,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         block
     }
 
-    /// Unmarks a block that is freed or moved, if checked.
+    /// Unmarks a block that is freed or moved, if the heap is checked.
     #[inline(always)]
     pub fn unmark(&mut self, at: usize) {
         if C::CHECKED {
@@ -156,24 +157,25 @@ impl<C: HeapConfig> HeapRegion<C> {
         ((at + skew + mask) & !mask) - skew
     }
 
-    /// Whether a free block other than the victim starts or ends here.
+    /// Whether a free block other than the victim starts or ends at `at`.
     #[inline(always)]
     pub fn edge(&self, at: usize) -> bool {
         bit(self.edges, at)
     }
 
-    /// Flips the edge at a place.
+    /// Flips the edge bit at a place.
     #[inline(always)]
     pub fn flip(&mut self, at: usize) {
         flip(self.edges, at);
     }
 
-    /// Flips the edges at both ends of `size` granules.
+    /// Flips the edges at both ends of a block of `size` granules.
     ///
     /// Returns their old values, non-zero for a set edge; `None` if neither was set.
     #[inline]
     pub fn flip_ends(&mut self, at: usize, size: usize) -> Option<[usize; 2]> {
-        // Eight bytes from the byte of the first bit contain both: at most 7 bits before it, and 57 from it on.
+        // A load of eight bytes at the byte of the first bit contains both bits: at most 7 bits precede the first,
+        // which leaves 57.
         if cfg!(all(target_pointer_width = "64", target_endian = "little")) && size < 57 {
             let (word, both) = (self.edges.load_anywhere(at / 8), (1 | 1 << size) << (at % 8));
             self.edges.store_anywhere(at / 8, word ^ both);
@@ -186,7 +188,8 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Whether a live block starts at `at` and ends `size` granules further.
     ///
-    /// That is: no block starts or ends between, and one does at the end. O(size / bits of a word).
+    /// That is: no block, live or free, starts or ends in between, and one does (or the region ends) at the end. O(size
+    /// / bits of a word).
     pub fn is_live(&self, at: usize, size: usize) -> bool {
         if !bit(self.starts(), at) || size > self.end() - at {
             return false;
@@ -211,7 +214,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// The link to the previous block in the record of a list's first block.
+    /// What the record of a list's first block has as its previous block: the number of the list, or 0.
     #[inline(always)]
     pub fn name(list: usize) -> usize {
         if C::Records::NAMED { list } else { 0 }
@@ -229,7 +232,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.map.next(list, words(C::Records::SIZE_BITS))
     }
 
-    /// Removes the first block from its list.
+    /// Removes the block `at`, which must be the first of its list.
     #[inline]
     pub fn pop(&mut self, list: usize, at: usize) {
         let (next, _) = C::Records::links(self.memory, at);
@@ -258,9 +261,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Allocates `size` granules at `at` of a free block that has edges and is in no list.
+    /// Allocates `size` granules at `at` in a free block, which has edges and is in no list.
     ///
-    /// The rests before and after them become free blocks.
+    /// What remains of the free block before and after them becomes free blocks.
     #[inline(always)]
     pub fn cut(&mut self, [from, to]: [usize; 2], at: usize, size: usize) -> NonNull<u8> {
         self.flip_ends(at, size);
@@ -283,14 +286,14 @@ impl<C: HeapConfig> HeapRegion<C> {
     }
 }
 
-/// Bytes of a bitmap for all places of `granules` granules and for the end, with enough bytes after them for a load of
-/// eight bytes from any byte.
+/// Bytes of a bitmap with a bit for each place of `granules` granules and for the end, with enough bytes after them for
+/// a load of eight bytes from any byte.
 fn table(granules: usize) -> usize {
     (granules / WORD + 2) * size_of::<usize>()
 }
 
-/// The offset of the word of a bit. A place on 32 bits has at most 29 bits: with that stated, ARMv7 computes the offset in
-/// one instruction.
+/// Offset of the word that has bit `at`. On 32-bit targets a place has at most 29 bits; stating this lets ARMv7 compute
+/// the offset in one instruction.
 #[inline(always)]
 fn word_of(at: usize) -> usize {
     let at = if cfg!(all(target_arch = "arm", target_has_atomic = "ptr")) { at % (1 << 29) } else { at };
@@ -302,7 +305,7 @@ fn bit(table: HeapMemory, at: usize) -> bool {
     table.load::<usize>(word_of(at)) >> (at % WORD) & 1 != 0
 }
 
-/// Whether any bit of `from..to` is set, a word at a time.
+/// Whether any bit of `from..to` is set. Reads a word at a time.
 fn any(table: HeapMemory, from: usize, to: usize) -> bool {
     let mut at = from;
     while at < to {

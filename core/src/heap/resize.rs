@@ -12,13 +12,14 @@ use super::config::HeapConfig;
 use super::records::Records;
 use super::region::HeapRegion;
 
-/// A block that had no room to grow moves to the front of a free block of this many times its new size, if there is one, so
-/// that it can double in place. Recorded programs then need less memory (Lua 109 % of its peak instead of 112, a formatter
-/// 105 instead of 115). With 4 or more, or in the largest free block, more blocks grow in place, but programs need more.
+/// A block that had no room to grow moves to the front of a free block of this many times its new size, if there is
+/// one, so that it can double in place. Recorded programs then need less memory (Lua 109 % of its peak instead of 112,
+/// a formatter 105 instead of 115). With 4 or more, or in the largest free block, more blocks grow in place, but
+/// programs need more memory.
 const ROOM: usize = 2;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Resizes the block `at..at + old` in place.
+    /// Resizes the block `at..at + old` in place to `new` granules; returns whether it did.
     ///
     /// Shrinking always succeeds; growing does if there is enough free memory after the block.
     pub fn resize(&mut self, at: usize, old: usize, new: usize) -> bool {
@@ -64,7 +65,8 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Moves the block `at..at + old` down into the free block before it, and makes it longer.
     ///
-    /// Succeeds if that and the free memory after the block suffice. Returns the new start; the caller must move the bytes.
+    /// Succeeds if that free block and the free memory after the block suffice. Returns the new start; the caller must
+    /// move the bytes.
     pub fn slide_down(&mut self, at: usize, old: usize, new: usize) -> Option<usize> {
         // Without `LAST`, `free` would write a record into the bytes that the caller still has to move.
         let before = self.free_before(at);

@@ -21,7 +21,7 @@ pub enum Fit {
     Worst,
 }
 
-/// An index of any strategy, with a branch on each call.
+/// An index of any strategy, with a branch on the strategy in each call.
 ///
 /// Where the strategy is known at compile time, its own type is faster.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub enum AnyFit<B> {
 }
 
 impl<B: DerefMut<Target = [Branch]>> AnyFit<B> {
-    /// An empty index of a strategy. It needs one of `branches` for each slot, except for good fit.
+    /// An empty index of a strategy. Every strategy but good fit needs one of `branches` for each slot.
     pub fn new(fit: Fit, branches: B) -> Self {
         match fit {
             Fit::Good => Self::Good(GoodFit::new()),

@@ -1,4 +1,4 @@
-//! First fit: one trie by address, whose nodes have the largest gap of their subtree.
+//! First fit: one trie by address, whose nodes store the size of the largest gap in their subtree.
 
 use core::ops::DerefMut;
 
@@ -14,7 +14,7 @@ use crate::error::Violation;
 pub struct FirstFit<B> {
     branches: B,
     root: u32,
-    /// As wide as the highest address that was ever added.
+    /// The key order, as many bits wide as the highest address that was ever added.
     order: ByAddress,
 }
 
@@ -30,8 +30,8 @@ impl<B: DerefMut<Target = [Branch]>> FirstFit<B> {
         (Trie { slots, branches: &mut self.branches, order: self.order }, &mut self.root)
     }
 
-    /// Rebuilds the trie for addresses up to `2^width`. O(n), at most 32 times: only when a region ends above the next
-    /// power of two of all regions before it.
+    /// Rebuilds the trie for addresses below `2^width`. O(n), at most 32 times: only when the end of a gap needs more
+    /// bits than all ends before.
     #[cold]
     fn widen<S: Slots>(&mut self, slots: &mut S, width: u32) {
         let narrow = core::mem::replace(&mut self.order, ByAddress { width });
@@ -91,7 +91,7 @@ impl<B: DerefMut<Target = [Branch]>> Index for FirstFit<B> {
         }
     }
 
-    /// The record `to` takes over the node of the gap.
+    /// Record `to` takes over the trie's node of the gap of `from`.
     fn hand_over<S: Slots>(&mut self, slots: &mut S, from: u32, to: u32, end: u32, gap: u32) {
         if slots.slot(from).gap == 0 {
             return self.update(slots, to, end, gap);

@@ -10,18 +10,18 @@ use super::slot::{NONE, Slot, Slots};
 use crate::bins::{Bitmap, ROOM, bin_start, ceil_bin, floor_bin, place};
 use crate::error::{Violation, ensure};
 
-/// Good fit: the youngest gap of the request's own bin, or one of the first bin above.
+/// Good fit: the youngest gap of the request's bin if it fits, else a gap of a larger bin.
 ///
-/// O(1), and 1 KiB of heads.
+/// O(1); the heads of the lists take 1 KiB.
 ///
-/// May miss an older gap that fits in the request's own bin, which is at most 12.5 % wide. Blocks are cut to the granule,
+/// May miss an older gap of the request's bin that fits; a bin is at most 12.5 % wide. Blocks are cut to the granule,
 /// so the bins waste no memory.
 #[derive(Clone, Debug)]
 pub struct GoodFit {
     /// Bit `b` is set iff `heads[b]` is not [`NONE`].
     map: Bitmap,
-    /// The first gap of each bin; always [`NONE`] for bin 0, the bin of size 0. `link[0]` of a first gap is stale: no gap
-    /// precedes it. `link[1]` of a last gap is [`NONE`].
+    /// The record of each bin's first gap; always [`NONE`] for bin 0, the bin of size 0. `link[0]` of a first gap is
+    /// stale: no gap precedes it. `link[1]` of a last gap is [`NONE`].
     heads: [u32; ROOM],
 }
 
@@ -48,7 +48,8 @@ impl GoodFit {
         }
     }
 
-    /// Removes gap `i` from the list of `bin`. For a head the next gap is not read, which saves a cache line.
+    /// Removes gap `i` from the list of `bin`. If `i` is the head, the next gap's record is not read, which saves a
+    /// cache line.
     #[inline]
     fn unlink<S: Slots>(&mut self, slots: &mut S, bin: u32, i: u32) {
         let [before, after] = slots.slot(i).link;
@@ -109,8 +110,9 @@ impl Index for GoodFit {
         }
     }
 
-    /// The head of the request's own bin, if it fits, else the head of the first bin whose gaps all fit. Trying the own bin
-    /// fills memory 3 to 4 % further before the first failure; both are looked up, because a branch would mispredict.
+    /// The head of the bin of `size`, if it fits, else the head of the first bin whose gaps all fit. Trying the bin of
+    /// `size` fills memory 3 to 4 % further before the first failure; both heads are looked up, because a branch would
+    /// mispredict.
     #[inline]
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
         let own = floor_bin(size);

@@ -2,7 +2,7 @@
 
 use super::slot::{Slot, Slots};
 
-/// Most slices: from a first one of 2^7 slots, 23 doublings reach 2^30.
+/// Maximum number of slices: from a first slice of 2^7 slots, 23 doublings reach 2^30 slots.
 const SLICES: usize = 24;
 
 /// Slots in several lent slices: the caller can lend more later, and no slot moves.
@@ -25,7 +25,7 @@ pub struct LentSlots<'a> {
     slices: [&'a mut [Slot]; SLICES],
     /// log2 of the first slice's length.
     shift: u32,
-    /// Slices in use, at least 1.
+    /// Number of slices in use, at least 1.
     used: u32,
 }
 
@@ -59,7 +59,7 @@ impl<'a> LentSlots<'a> {
         Ok(Self { slices, shift, used: 1 })
     }
 
-    /// Lends as many slots again as there are.
+    /// Adds a slice of as many slots as have been lent so far, which doubles their number.
     ///
     /// # Errors
     /// [`LendError`] when the slice has another length.

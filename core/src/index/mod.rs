@@ -40,7 +40,7 @@ use crate::error::Violation;
 /// A fit strategy: an index of the gaps, which chooses one for each request.
 ///
 /// At alignments up to a granule every strategy is exact (it fails only if no gap is large enough), except [`GoodFit`],
-/// for which only [`Index::find_exact`] is.
+/// of which only [`Index::find_exact`] is exact.
 pub trait Index {
     /// Whether blocks are cut from the low end of a gap.
     ///
@@ -48,7 +48,7 @@ pub trait Index {
     /// from the high end, so that the gap stays with its record.
     fn cut_low(&self) -> bool;
 
-    /// The number of slots that it supports: a trie needs a branch for each.
+    /// The number of slots that the index supports: a trie needs a branch for each.
     fn room(&self) -> u32 {
         MAX_SLOTS
     }
@@ -56,13 +56,13 @@ pub trait Index {
     /// Bytes of the index itself, and bytes for each slot.
     fn bytes(&self) -> (u64, u64);
 
-    /// Adds the gap of record `i`, which must not be 0.
+    /// Adds the gap of record `i` to the index; the gap must not be 0.
     fn insert<S: Slots>(&mut self, slots: &mut S, i: u32);
 
     /// Removes the gap of record `i`, if it has one; end and gap must be those with which it was added.
     fn remove<S: Slots>(&mut self, slots: &mut S, i: u32);
 
-    /// Sets a record's end and gap, and moves the gap in the index accordingly (removes it at 0).
+    /// Sets a record's end and gap, and moves the gap in the index accordingly (removes it if `gap` is 0).
     #[inline]
     fn update<S: Slots>(&mut self, slots: &mut S, i: u32, end: u32, gap: u32) {
         self.remove(slots, i);
@@ -73,7 +73,7 @@ pub trait Index {
         }
     }
 
-    /// Transfers the gap of record `from`, if it has one, to record `to`, whose end and gap become these.
+    /// Transfers the gap of record `from`, if it has one, to record `to`, whose end and gap become `end` and `gap`.
     ///
     /// The new gap must end where that of `from` ended. `from` has no gap afterwards.
     #[inline]
@@ -83,9 +83,10 @@ pub trait Index {
         self.update(slots, to, end, gap);
     }
 
-    /// Finds a gap of at least `size` granules that `fits` accepts (for alignment), by the strategy; returns its record.
+    /// Finds the gap that the strategy prefers among those of at least `size` granules that `fits` accepts; returns its
+    /// record.
     ///
-    /// `fits` must accept every gap of `size + slack` granules; `slack` is 0 without alignment.
+    /// `fits` tests the alignment. It must accept every gap of `size + slack` granules; `slack` is 0 without alignment.
     fn find<S: Slots>(&self, slots: &S, size: u32, slack: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32>;
 
     /// Like [`Index::find`], but fails only if no gap fits.
@@ -93,7 +94,7 @@ pub trait Index {
         self.find(slots, size, slack, fits)
     }
 
-    /// The record of the largest gap (of equal ones, that at the lowest address).
+    /// The record of the largest gap (of equal gaps, the one at the lowest address).
     fn largest<S: Slots>(&self, slots: &S) -> Option<u32>;
 
     /// A lower bound of the largest gap in granules, in constant or logarithmic time.
@@ -104,6 +105,6 @@ pub trait Index {
     /// Checks every list or trie; returns the number of gaps. O(n).
     ///
     /// # Errors
-    /// The first clause that does not hold.
+    /// The first invariant that does not hold.
     fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation>;
 }

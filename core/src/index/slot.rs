@@ -19,9 +19,9 @@ use core::ops::DerefMut;
 /// The index of no slot. Slots have indices below [`MAX_SLOTS`].
 pub const NONE: u32 = u32::MAX;
 
-/// The most slots.
+/// Maximum number of slots.
 ///
-/// The record of a hole has two slot indices in 62 bits; of the values of 31 bits, one means none.
+/// The record of a hole packs two slot indices into 62 bits; one of the 2^31 values of each means none.
 pub const MAX_SLOTS: u32 = (1 << 31) - 1;
 
 /// What a slot is the record of.
@@ -33,7 +33,7 @@ pub enum SlotState {
     Live,
     /// Address space that no memory backs.
     Hole,
-    /// The start of a region, 0 bytes.
+    /// The start of a region: a record of 0 bytes.
     Region,
 }
 
@@ -51,10 +51,11 @@ pub struct Slot {
     pub(crate) prev: u32,
     /// The next record by address; of a region's last record: the region's record. Of a spare slot: the next spare slot.
     pub(crate) next: u32,
-    /// Links of the index: previous and next in a list, or left and right in a trie. Without a gap: itself, twice.
+    /// Links of the index: previous and next in a list, or left and right in a trie. Without a gap: the slot's own
+    /// index, twice.
     pub(crate) link: [u32; 2],
-    /// The state in the low 2 bits. Above them: the ticket of a live block, never issued twice (2^62 do not run out);
-    /// the previous and the next hole of a hole, 31 bits each; the next region of a region.
+    /// The state in the low 2 bits. Above them, by state: the ticket of a live block, never issued twice (2^62 tickets
+    /// do not run out); a hole's previous and next hole, 31 bits each; a region's next region.
     pub(crate) name: u64,
 }
 
@@ -97,7 +98,7 @@ impl Slot {
         value << 2 | low
     }
 
-    /// The previous and the next hole of a hole.
+    /// The slots of the holes before and after this hole.
     pub(crate) fn hole_links(&self) -> [u32; 2] {
         let wide = |half: u64| if half == u64::from(MAX_SLOTS) { NONE } else { half as u32 };
         let value = self.value();
@@ -110,9 +111,10 @@ impl Slot {
     }
 }
 
-/// Slots that the caller lends: the only memory that core's range allocator writes to.
+/// Slots that the caller lends: the range allocator writes its records there.
 ///
-/// For every `i < count()`, `slot(i)` and `slot_mut(i)` must always refer to the same slot; `count()` must never shrink.
+/// The range allocator never writes to the memory that it manages. For every `i < count()`, `slot(i)` and `slot_mut(i)`
+/// must always refer to the same slot; `count()` must never shrink.
 pub trait Slots {
     /// See [`Slots::view`].
     type View<'a>: Slots
@@ -121,8 +123,8 @@ pub trait Slots {
 
     /// A view of the slots for one operation.
     ///
-    /// A slice where possible: its address stays in a register, while that in a `Vec` is loaded again after each write
-    /// to a slot.
+    /// The view is a slice where possible: a slice's address stays in a register, while a `Vec`'s is loaded again after
+    /// each write to a slot.
     fn view(&mut self) -> Self::View<'_>;
     /// Number of slots.
     fn count(&self) -> u32;

@@ -20,7 +20,7 @@ struct Sizes<B> {
     roots: [u32; ROOM],
 }
 
-/// The key order in a bin, whose sizes share their first bits.
+/// The key order in the trie of a bin, whose sizes share their first bits.
 #[inline]
 fn order(bin: u32) -> BySize {
     BySize { shared: shared_bits(bin) }
@@ -51,7 +51,7 @@ impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
         slots.slot_mut(i).link = [i; 2];
     }
 
-    /// The first gap whose key is at or after `from`.
+    /// The record of the gap with the lowest key at or after `from`.
     #[inline]
     fn at_or_after<S: Slots>(&self, slots: &S, from: Key) -> Option<u32> {
         let bin = floor_bin((from >> 32) as u32);
@@ -102,7 +102,7 @@ impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
     }
 }
 
-/// Best fit: the smallest gap that fits, the lowest of equals.
+/// Best fit: the smallest gap that fits; of equal gaps, the lowest.
 #[derive(Clone, Debug)]
 pub struct BestFit<B>(Sizes<B>);
 
@@ -147,9 +147,9 @@ impl<B: DerefMut<Target = [Branch]>> Index for BestFit<B> {
     }
 }
 
-/// Worst fit: the largest gap, the lowest of equals.
+/// Worst fit: the largest gap; of equal gaps, the lowest.
 ///
-/// If that is misaligned for the request, the smallest gap that fits.
+/// If the largest gap is misaligned for the request, the smallest gap that fits is used.
 #[derive(Clone, Debug)]
 pub struct WorstFit<B>(Sizes<B>);
 

@@ -1,6 +1,6 @@
 //! A cap in bytes on any allocator.
 //!
-//! Promises upward: live blocks never exceed the cap, rounding included; a request that would is refused with
+//! Promises upward: live blocks never exceed the cap, rounding included; a request that would exceed it is refused with
 //! [`Cause::OverLimit`] before the call of the inner allocator (or after it, if only the rounding exceeds the cap).
 //! Asks from below: `Block::bytes` is the size of the block, rounding included.
 //!
@@ -17,9 +17,9 @@ use crate::stats::Stats;
 pub struct Limit<A> {
     inner: A,
     cap: u64,
-    /// Bytes in live blocks.
+    /// Bytes of live blocks.
     used: u64,
-    /// Requests refused here.
+    /// Number of requests that this layer refused.
     refused: u64,
 }
 
@@ -50,12 +50,12 @@ impl<A: Allocator> Limit<A> {
         &self.inner
     }
 
-    /// Sets the cap. Live blocks stay; requests above a lower cap are refused until enough has been freed.
+    /// Sets the cap. Above a lower cap, live blocks stay, and requests fail until enough is freed.
     pub fn set_cap(&mut self, cap: u64) {
         self.cap = cap;
     }
 
-    /// Counts a refusal; returns its error, whose `largest_free` is what the cap leaves.
+    /// Counts a refusal; returns the error for it, whose `largest_free` is the bytes left below the cap.
     fn refuse(&mut self, asked: u64) -> AllocError {
         self.refused += 1;
         AllocError { cause: Cause::OverLimit, asked, largest_free: self.cap.saturating_sub(self.used) }
@@ -73,7 +73,7 @@ impl<A: Allocator> Allocator for Limit<A> {
             return Err(self.refuse(request.bytes));
         }
         let block = self.inner.allocate(request)?;
-        // The rounding exceeds the cap: the block, which is live, is freed again.
+        // The rounded block exceeds the cap, so it is freed again.
         if !self.fits(block.bytes) && self.inner.free(block, request.owner).is_ok() {
             return Err(self.refuse(request.bytes));
         }
@@ -100,7 +100,8 @@ impl<A: Allocator> Allocator for Limit<A> {
         self.inner.trim()
     }
 
-    /// The inner statistics; `capacity` is the cap if that is lower, `failed` includes the requests refused here.
+    /// Statistics of the inner allocator; `capacity` is the cap if that is lower, `failed` includes what this layer
+    /// refused.
     fn stats(&self) -> Stats {
         let inner = self.inner.stats();
         let capacity = if inner.capacity == 0 { self.cap } else { inner.capacity.min(self.cap) };

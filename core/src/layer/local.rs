@@ -9,9 +9,9 @@
 //! thread 2: Local [cache | records] --+--> Locked<Arena>   miss, overflow, trim: one lock a call
 //! ```
 //!
-//! The handles are the level's own: `slot` is the index of a record here, and tickets are counted here. A block must be
-//! freed through the `Local` that allocated it; [`Local::hand_over`] converts it to a block of the shared level, which any
-//! thread can free there. A `Local` cannot free the blocks that other `Local`s have cached.
+//! A `Local` issues its own handles: `slot` is the index of its record, and it counts the tickets itself. A block must
+//! be freed through the `Local` that allocated it; [`Local::hand_over`] converts it to a block of the shared level,
+//! which any thread can free there. A `Local` cannot free the blocks that other `Local`s have cached.
 
 use core::ops::DerefMut;
 
@@ -28,9 +28,9 @@ use lock_api::RawMutex;
 pub struct LocalCaps {
     /// Sizes are rounded up to this many bytes, a power of two: the granule of the shared level.
     pub granule: u64,
-    /// Most cached blocks of one owner and size.
+    /// Maximum number of cached blocks of one owner and size.
     pub per_bin: u32,
-    /// Most bytes cached; blocks that would exceed them are freed in the shared level.
+    /// Maximum bytes of all cached blocks; a block that would exceed it is freed in the shared level.
     pub bytes: u64,
 }
 
@@ -38,11 +38,11 @@ pub struct LocalCaps {
 #[derive(Clone, Copy, Debug)]
 pub struct LocalRecord {
     inner: Block,
-    /// The ticket of its handle; 0 if the record is unused.
+    /// The ticket of the block's handle; 0 if the record is unused.
     ticket: u64,
-    /// Granules requested; `None` if too many for the cache.
+    /// Granules requested; `None` if they do not fit into 32 bits, so that the block is never cached.
     size: Option<u32>,
-    /// The next unused record; meaningless while the record is used.
+    /// Index of the next unused record; meaningless while the record is used.
     next: u32,
 }
 
@@ -56,12 +56,12 @@ impl LocalRecord {
     };
 }
 
-/// The level's own counters, in bytes where not stated otherwise.
+/// Counters of the local level, in bytes where not stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 struct LocalCounters {
     in_use: u64,
     peak_in_use: u64,
-    /// In the local cache.
+    /// Bytes in the local cache.
     pooled: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
@@ -108,14 +108,14 @@ where
     T: DerefMut<Target = [LocalRecord]>,
 {
     shared: &'a Locked<R, A>,
-    /// Free blocks, which are live in the shared level under handles that no caller has.
+    /// Freed blocks: the shared level counts them as live, under handles that no caller has.
     cache: Cache<B, E>,
     records: T,
-    /// Records at and above this one were never used.
+    /// Records at this index and above were never used.
     fresh: u32,
-    /// Head of the list of unused records below `fresh`.
+    /// Index of the first in the list of unused records below `fresh`.
     spare: u32,
-    /// The last ticket issued; each is issued once.
+    /// The last ticket issued; no ticket is issued twice.
     ticket: u64,
     caps: LocalCaps,
     counters: LocalCounters,
@@ -131,7 +131,8 @@ where
 {
     /// A local level with an empty cache.
     ///
-    /// `bins` are used in sets of four; `entries` is the maximum of cached blocks, `records` that of live ones.
+    /// `bins` are used in sets of four; `entries` has one for each block that may be cached, `records` one for each
+    /// live block.
     ///
     /// # Errors
     /// [`Cause::BadRequest`] when the granule is not a power of two.
@@ -143,30 +144,30 @@ where
         Ok(Self { shared, cache, records, fresh: 0, spare: NONE, ticket: 0, caps, counters: LocalCounters::default() })
     }
 
-    /// Bytes cached here.
+    /// Bytes in the local cache.
     pub fn pooled(&self) -> u64 {
         self.counters.pooled
     }
 
     /// Sets the caps on blocks of one owner and size, and on bytes.
     ///
-    /// Blocks above them stay until they are taken or trimmed.
+    /// Blocks cached already stay, even above the caps, until they are taken or trimmed.
     pub fn set_caps(&mut self, per_bin: u32, bytes: u64) {
         self.caps = LocalCaps { per_bin, bytes, ..self.caps };
         self.cache.set_per_bin(per_bin);
     }
 
-    /// Frees every cached block in the shared level, with one lock each. O(bins + blocks).
+    /// Frees every cached block in the shared level, and takes the lock for each of them. O(bins + blocks).
     pub fn drain(&mut self) {
         let shared = self.shared;
-        // Never refused: the blocks are live in the shared level, and no caller has these handles.
+        // The free is never refused: the blocks are live in the shared level, and no caller has these handles.
         self.cache.drain(|_, _| true, |owner, _, block| _ = shared.with(|inner| inner.free(block, owner)));
         self.counters.pooled = 0;
     }
 
     /// Converts a live block to one of the shared level, without a lock.
     ///
-    /// Any thread can free the handle returned, there.
+    /// Any thread can free the returned handle in the shared level.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live here.
@@ -197,7 +198,8 @@ where
             self.counters.pooled -= block.bytes;
             return Some(block);
         }
-        // Misaligned for this request: back into the cache, whose entry it has just left.
+        // The block is misaligned for this request: it goes back into the cache or, if the caps refuse it, to the
+        // shared level.
         if self.cache.put(request.owner, size, block).is_err() {
             self.counters.pooled -= block.bytes;
             let _ = self.shared.with(|inner| inner.free(block, request.owner));
@@ -221,7 +223,7 @@ where
         self.spare != NONE || (self.fresh as usize) < self.records.len()
     }
 
-    /// Counts an allocation, and issues a handle for the block. Caller must ensure that there is a record.
+    /// Counts an allocation, and issues a handle for the block. Caller must ensure that a record is unused.
     #[inline]
     fn enter(&mut self, inner: Block, bytes: u64) -> Block {
         let slot = if self.spare != NONE { self.spare } else { self.fresh };
@@ -247,7 +249,7 @@ where
         Block { slot, ticket, ..inner }
     }
 
-    /// The record of a live block. Compares the address too, to detect a live block of another `Local`.
+    /// The index of a live block's record. Compares the address too, to detect a live block of another `Local`.
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
         let record = self.records.get(block.slot as usize);
@@ -259,7 +261,7 @@ where
         Err(if given { FreeError::Stale { address } } else { FreeError::Foreign { address } })
     }
 
-    /// Counts a free, and makes the record unused.
+    /// Counts a free, and makes the block's record unused.
     #[inline]
     fn forget(&mut self, slot: u32) {
         let record = &mut self.records[slot as usize];
@@ -297,9 +299,9 @@ where
     }
 }
 
-/// Statistics: `in_use` and its peak, `allocations`, `frees`, `hits`, `misses` and `failed` are this level's own. A hit is
-/// an allocation without a lock, a miss one by the shared level (perhaps without a call to its source). `pooled` and
-/// `metadata` are sums of both levels; the rest is the shared level's.
+/// Statistics: `in_use` and its peak, `allocations`, `frees`, `hits`, `misses` and `failed` count this level alone. A
+/// hit is an allocation without a lock, a miss one by the shared level (perhaps without a call to its source). `pooled`
+/// and `metadata` are sums of both levels; the other fields are the shared level's.
 impl<R, A, B, E, T> Allocator for Local<'_, R, A, B, E, T>
 where
     R: RawMutex,
@@ -308,7 +310,7 @@ where
     E: DerefMut<Target = [Entry<Block>]>,
     T: DerefMut<Target = [LocalRecord]>,
 {
-    /// In addition to the causes of the shared level: [`Cause::OutOfSlots`] when all records are those of live blocks.
+    /// Fails as the shared level does, and with [`Cause::OutOfSlots`] when every record is that of a live block.
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         let request = request.validate().inspect_err(|_| self.counters.failed += 1)?;
@@ -389,7 +391,7 @@ where
     E: DerefMut<Target = [Entry<Block>]>,
     T: DerefMut<Target = [LocalRecord]>,
 {
-    /// Frees the cached blocks. Live blocks stay live in the shared level: caller should hand them over first.
+    /// Frees the cached blocks. Live blocks stay live in the shared level: the caller should hand them over first.
     fn drop(&mut self) {
         self.drain();
     }

@@ -1,7 +1,7 @@
 //! An allocator behind a lock, for threads to share, and guards that free their block.
 //!
-//! Promises upward: every call by `&self`; a [`Guard`] frees its block once, on drop, and never panics (unless the raw
-//! mutex does).
+//! Promises upward: every call takes `&self`; a [`Guard`] frees its block once, on drop, and never panics (unless the
+//! raw mutex does).
 //! Asks from below: any [`lock_api::RawMutex`]: parking_lot's on hosts, a spin lock between cores, a critical section
 //! in firmware. The lock is held for one call of the inner allocator only.
 
@@ -49,7 +49,7 @@ impl<R: RawMutex, A: Allocator> Locked<R, A> {
     }
 }
 
-/// For a reference in each thread: every call takes the lock.
+/// Calls through a shared reference, of which each thread may have one: every call takes the lock.
 impl<R: RawMutex, A: Allocator> Allocator for &Locked<R, A> {
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         self.with(|inner| inner.allocate(request))
@@ -76,7 +76,7 @@ impl<R: RawMutex, A: Allocator> Allocator for &Locked<R, A> {
     }
 }
 
-/// For the exclusive owner: calls by `&mut self` take no lock.
+/// Calls by the exclusive owner: those that take `&mut self` take no lock.
 impl<R: RawMutex, A: Allocator> Allocator for Locked<R, A> {
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         self.inner.get_mut().allocate(request)
@@ -129,7 +129,8 @@ impl<R: RawMutex, A: Allocator> Guard<'_, R, A> {
 
 impl<R: RawMutex, A: Allocator> Drop for Guard<'_, R, A> {
     fn drop(&mut self) {
-        // Refused only if the caller has freed a copy of the handle: the block is free already, and drop must not panic.
+        // The free is refused only if the caller has freed a copy of the handle: the block is free then, and drop must
+        // not panic.
         let _ = self.home.with(|inner| inner.free(self.block, self.owner));
     }
 }

@@ -12,7 +12,7 @@
 //! tenant's index in the table is in the low 8 bits of a block's region. A handle is not a capability: this isolates
 //! honest programs, not a program that forges handles in its own process.
 //!
-//! Guarantees are in bytes; the inner allocator may have them in several pieces only.
+//! Guarantees are in bytes, not in contiguous bytes: the inner allocator may have them only in several pieces.
 //!
 //! Invariants: `used <= cap` for each share; sum of `used` = the inner `in_use`; `unmet` = sum over shares of
 //! `guaranteed - used` where positive; sum of `guaranteed <= capacity`.
@@ -33,7 +33,7 @@ pub trait ZeroFill {
     /// Makes `[address, address + bytes)` read as zeroes for the next tenant.
     ///
     /// # Errors
-    /// When the device refuses; the block is then not handed over.
+    /// The device's refusal; the block is then not given to the tenant.
     fn zero(&mut self, address: u64, bytes: u64) -> Result<(), SourceError>;
 }
 
@@ -48,11 +48,11 @@ impl<F: FnMut(u64, u64) -> Result<(), SourceError>> ZeroFill for F {
 pub struct TenantShare {
     /// The tenant.
     pub owner: Owner,
-    /// Most bytes of its live blocks.
+    /// Maximum bytes of the tenant's live blocks.
     pub cap: u64,
-    /// Bytes guaranteed: reserved for the tenant while it has less.
+    /// Bytes guaranteed: reserved for the tenant while its live blocks have fewer.
     pub guaranteed: u64,
-    /// Bytes it holds.
+    /// Bytes of the tenant's live blocks.
     used: u64,
 }
 
@@ -62,12 +62,12 @@ impl TenantShare {
         Self { owner, cap, guaranteed, used: 0 }
     }
 
-    /// Bytes it holds.
+    /// Bytes of the tenant's live blocks.
     pub const fn used(&self) -> u64 {
         self.used
     }
 
-    /// Bytes of its guarantee that the tenant does not have yet.
+    /// Bytes of the tenant's guarantee that it does not use yet.
     const fn unmet(&self) -> u64 {
         self.guaranteed.saturating_sub(self.used)
     }
@@ -80,13 +80,13 @@ pub struct Tenants<'a, A, Z> {
     zero: Z,
     shares: &'a mut [TenantShare],
     pages: PageOwners<'a>,
-    /// Bytes for all tenants together.
+    /// Bytes that all tenants together may use.
     capacity: u64,
     /// Bytes of the live blocks of all tenants.
     used: u64,
-    /// Bytes that are guaranteed and not yet used: the sum over the shares.
+    /// Bytes that are guaranteed and not yet used: the sum of `TenantShare::unmet` over the shares.
     unmet: u64,
-    /// Requests refused here (the inner allocator counts its own).
+    /// Number of requests that this layer refused (the inner allocator counts its own).
     refused: u64,
 }
 
@@ -132,7 +132,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         self.shares.iter().position(|share| share.owner == owner)
     }
 
-    /// Bytes that a tenant may still allocate: within its cap, less what is guaranteed to others.
+    /// Bytes that a tenant may still allocate: within its cap, and without bytes that are guaranteed to other tenants.
     fn room(&self, tenant: usize) -> u64 {
         let share = &self.shares[tenant];
         let others = self.unmet - share.unmet();
@@ -167,7 +167,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
                 Ok(Block { region, ..block })
             }
             Err(error) => {
-                // Never refused: the block is live, and the tenant does not have its handle.
+                // The free is never refused: the block is live, and the tenant does not have its handle.
                 let _ = self.inner.free(block, request.owner);
                 self.refused += 1;
                 Err(error)
@@ -175,7 +175,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         }
     }
 
-    /// Zeroes a range if another tenant may have written it, and records its tenant.
+    /// Zeroes a range if another tenant may have written it, and records this tenant as its user.
     fn clean(&mut self, tenant: usize, address: u64, bytes: u64) -> Result<(), AllocError> {
         if self.pages.foreign(tenant as u8, address, bytes) {
             let failed = |_| AllocError::new(Cause::SourceFailed, bytes);
@@ -185,7 +185,7 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
         Ok(())
     }
 
-    /// The block's handle in the inner allocator, and its tenant.
+    /// The block's handle in the inner allocator, and the index of the block's tenant.
     fn inside(&self, block: Block) -> Result<(Block, usize), FreeError> {
         let tenant = block.region as usize % MOST;
         if tenant >= self.shares.len() {
@@ -196,8 +196,8 @@ impl<'a, A: Allocator, Z: ZeroFill> Tenants<'a, A, Z> {
 }
 
 impl<A: Allocator, Z: ZeroFill> Allocator for Tenants<'_, A, Z> {
-    /// In addition to the inner causes: [`Cause::OverLimit`] above the cap, at the cost of another's guarantee, or for an
-    /// owner without a share; [`Cause::SourceFailed`] when zeroing fails.
+    /// Fails as the inner allocator does; also with [`Cause::OverLimit`] above the tenant's cap, at the cost of another
+    /// tenant's guarantee, or for an owner without a share, and with [`Cause::SourceFailed`] when zeroing fails.
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         let stranger = AllocError::new(Cause::OverLimit, request.bytes);
         let tenant = request.validate().and_then(|_| self.tenant(request.owner).ok_or(stranger));
@@ -215,7 +215,7 @@ impl<A: Allocator, Z: ZeroFill> Allocator for Tenants<'_, A, Z> {
         Ok(())
     }
 
-    /// Never grows a block: its new bytes may have another tenant's data, and a growth could not be undone if zeroing
+    /// Never grows a block: the new bytes may have another tenant's data, and a growth could not be undone if zeroing
     /// failed.
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let (inside, tenant) = self.inside(block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;

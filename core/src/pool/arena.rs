@@ -5,8 +5,8 @@
 //! after all empty segments have been returned, and no larger class has a suitable block.
 //! Asks from below: a [`Source`] of whole regions; slices for records, which the caller lends (a `Vec` on hosts).
 //!
-//! Sizes: a class wastes at most 1/(s+1) of a block with `s` steps an octave. A segment has `segment_bytes`, or one block
-//! where a block is larger.
+//! Sizes: with `s` steps in an octave (a factor of two), a class wastes at most 1/(s+1) of a block. A segment has
+//! `segment_bytes`, or one block where a block is larger.
 //!
 //! Invariants, beside those of the records:
 //! - bit `c` of `room` is set iff the list of class `c` is not empty
@@ -24,19 +24,21 @@ mod allocator;
 mod grow;
 mod records;
 
-/// Number of class lists: at least the classes of any [`SizeClasses`] up to [`LARGEST`]. Eight steps an octave start at
-/// 2^3: (40 - 3) octaves * 8 + 1 = 297, rounded up to whole 64-bit words.
+/// Number of class lists: at least the classes of any [`SizeClasses`] up to [`LARGEST`]. Eight steps in an octave start
+/// at 2^3: (40 - 3) octaves * 8 + 1 = 297, rounded up to whole 64-bit words.
 const CLASSES: usize = 320;
-/// Largest request, 1 TiB: more than any device has today; the class table then has 1.3 KiB.
+/// Bytes of the largest request: 1 TiB, more than any device has today; the table of classes then has 1.3 KiB.
 const LARGEST: u64 = 1 << 40;
-/// Blocks start at multiples of this, or of the largest power of two in their size where that is smaller. Device
-/// allocators promise as much (CUDA: 256 bytes, PyTorch: 512). Larger alignments need padding inside a larger block.
+/// Blocks start at multiples of so many bytes, or of the largest power of two in their size where that is smaller.
+/// Device allocators promise as much (CUDA: 256 bytes, PyTorch: 512). Larger alignments need padding inside a larger
+/// block.
 const START_ALIGN: u64 = 512;
 
 /// Power-of-two (or finer) buckets over a growing set of segments.
 ///
-/// `T` and `G` lend the records: a `Vec`, an array or `&mut [_]`, as long as blocks (live and free for reuse) and
-/// segments are ever held at once; [`records_mut`](Self::records_mut) can lengthen them later.
+/// `T` and `G` lend the records of blocks and of segments: each a `Vec`, an array or `&mut [_]`, with a record for each
+/// block (live, or free for reuse) and for each segment held at once; [`records_mut`](Self::records_mut) can lengthen
+/// them later.
 ///
 /// # Example
 /// ```
@@ -66,19 +68,19 @@ const START_ALIGN: u64 = 512;
 pub struct BucketArena<S, T, G> {
     source: S,
     steps: SizeClasses,
-    /// Bytes of a segment, for classes of smaller blocks.
+    /// Bytes of a segment, unless one block is larger.
     segment_bytes: u64,
     blocks: T,
     segments: G,
     spare_blocks: FreeRecords,
     spare_segments: FreeRecords,
-    /// First segment with room, by class.
+    /// By class, the index of the first segment with room.
     heads: [u32; CLASSES],
-    /// Classes whose list is not empty.
+    /// Bitmap of the classes whose list is not empty.
     room: [u64; CLASSES / 64],
     /// The last ticket issued; tickets start at 1.
     ticket: u64,
-    /// Calls made to the source.
+    /// Number of calls made to the source.
     calls: u64,
     counters: Counters,
 }
@@ -121,11 +123,11 @@ where
 
     /// Allocates a block of the request's class, or of a larger one.
     fn find(&mut self, request: Request) -> Result<Block, AllocError> {
-        // Above the alignment of block starts, the block needs room for padding in front.
+        // An alignment above that of block starts needs room for padding in front of the block.
         let padding = if request.align > START_ALIGN { request.align } else { 0 };
         let bytes = request.bytes.checked_add(padding).filter(|bytes| *bytes <= LARGEST);
         let class = bytes.and_then(|bytes| self.steps.aligned(bytes, request.align.min(START_ALIGN)));
-        // The record has 32 bits for the padding.
+        // The record of a block has 32 bits for the padding.
         let class = class.filter(|class| (*class as usize) < CLASSES && request.align <= 1 << 31);
         let class = class.ok_or(AllocError::new(Cause::TooLarge, request.bytes))?;
         let calls = self.calls;

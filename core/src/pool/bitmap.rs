@@ -8,15 +8,15 @@
 //! Invariants:
 //! - bit `i % BITS` of word `i / BITS` is set iff block `i` is acquired (zeroed words are a pool with every block free)
 //! - bits at and past the block count are never set
-//! - the last word is no part of the bitmap: it is the hint, the word of the latest release or acquire, at which the next
-//!   search starts; any value is correct
+//! - the last word is no part of the bitmap: it is the hint, the index of the word in which a block was last acquired
+//!   or released, at which the next search starts; any value is correct
 //!
-//! A `Pool` is a view (`Copy`): pools over the same words are one pool.
+//! A `Pool` is a `Copy` view: all pools over the same words are one pool.
 
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::sync::{AtomicUsize, Ordering};
 
-/// Blocks in one word.
+/// Number of blocks in one word.
 const BITS: usize = usize::BITS as usize;
 
 /// Acquire: the new holder of a block sees the writes of the previous one.
@@ -89,7 +89,7 @@ impl<'a> Pool<'a> {
         word.into_iter().find_map(|word| self.acquire_in(word).map(|bit| self.taken(hint, word, bit)))
     }
 
-    /// Sets the hint to `word` if it differs; returns the block of the bit.
+    /// Sets the hint to `word` if it differs; returns the index of the block that the bit stands for.
     #[inline]
     fn taken(&self, hint: usize, word: usize, bit: usize) -> u32 {
         if word != hint {
@@ -124,9 +124,9 @@ impl<'a> Pool<'a> {
     /// Releases a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] if it is not acquired. A bit cannot distinguish
-    /// the index of an earlier holder from that of the present one: [`acquire_guard`](Self::acquire_guard) excludes that
-    /// mistake, [`Buckets`](crate::pool::Buckets) detect it.
+    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] if the block is not acquired. A bit cannot tell
+    /// whether an index comes from an earlier holder or the present one: [`acquire_guard`](Self::acquire_guard)
+    /// excludes that mistake, [`Buckets`](crate::pool::Buckets) detect it.
     #[inline]
     pub fn release(&self, block: u32) -> Result<(), FreeError> {
         let address = u64::from(block);
@@ -174,7 +174,7 @@ impl<'a> Pool<'a> {
 #[derive(Debug)]
 pub struct PoolGuard<'a> {
     pool: Pool<'a>,
-    /// Acquired; only this guard releases it (unless the caller releases its index by hand).
+    /// Index of the block, which stays acquired until this guard releases it (or the caller does so by hand).
     block: u32,
 }
 
@@ -187,7 +187,7 @@ impl PoolGuard<'_> {
 
 impl Drop for PoolGuard<'_> {
     fn drop(&mut self) {
-        // Refused only if the caller has released the index by hand: the block is free already.
+        // The release is refused only if the caller has released the index by hand: the block is then free already.
         let _ = self.pool.release(self.block);
     }
 }

@@ -33,7 +33,7 @@ impl<const N: usize> BucketGuard<'_, '_, N> {
 
 impl<const N: usize> Drop for BucketGuard<'_, '_, N> {
     fn drop(&mut self) {
-        // Refused only if the caller has released a copy of the handle: the block is free already.
+        // The release is refused only if the caller has released a copy of the handle: the block is then free already.
         let _ = self.buckets.release(self.block);
     }
 }

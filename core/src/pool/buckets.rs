@@ -24,15 +24,15 @@ use crate::sync::{AtomicUsize, Ordering};
 #[derive(Clone, Copy, Debug)]
 struct Bucket<'a> {
     pool: Pool<'a>,
-    /// Address of block 0.
+    /// Address of the bucket's first block.
     base: u64,
     /// Bytes of a block: the size of class number `c` for bucket `c`.
     size: u64,
-    /// Slot of block 0; slots are numbered through all buckets.
+    /// Slot of the bucket's first block; slots are numbered through all buckets.
     first_slot: u32,
 }
 
-/// `N` buckets of fixed blocks.
+/// `N` buckets, each a pool of blocks of one size.
 ///
 /// # Example
 /// ```
@@ -51,9 +51,9 @@ pub struct Buckets<'a, const N: usize> {
     /// The stamp of each block, by slot.
     stamps: &'a [AtomicUsize],
     steps: SizeClasses,
-    /// Number of low bits of a ticket that are the slot; the generation of the stamp is above them.
+    /// Number of low bits of a ticket that hold the slot; the generation, which is half of the stamp, is above them.
     slot_bits: u32,
-    /// Whether larger buckets serve the requests of a full one.
+    /// Whether larger buckets serve the requests of a full bucket.
     spill: bool,
     counters: Counters,
 }
@@ -162,7 +162,8 @@ impl<'a, const N: usize> Buckets<'a, N> {
         self.buckets[block.region as usize].pool.release(index)
     }
 
-    /// Adds to the stamp of a live block; returns its index. Of two threads with the same handle one succeeds.
+    /// Adds to the stamp of a live block; returns the block's index in its bucket. Of two threads with the same handle
+    /// one succeeds.
     fn advance_stamp(&self, block: Block, add: usize) -> Result<u32, FreeError> {
         let foreign = FreeError::Foreign { address: block.address };
         let bucket = self.buckets.get(block.region as usize).ok_or(foreign)?;
@@ -193,7 +194,7 @@ impl<const N: usize> Allocator for Buckets<'_, N> {
         self.release(block)
     }
 
-    /// Succeeds up to the block's own size: the block keeps its size and gets a new ticket.
+    /// Succeeds for sizes up to the block's own: the block keeps its size and gets a new ticket.
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         if bytes == 0 {
             return Err(AllocError::new(Cause::BadRequest, bytes));

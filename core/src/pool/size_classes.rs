@@ -1,14 +1,15 @@
-//! Size classes: powers of two, with 1, 2, 4 or 8 equal steps an octave.
+//! Size classes: powers of two, with 1, 2, 4 or 8 equal steps in an octave (a factor of two).
 //!
 //! Promises upward: `size(ceil(n)) >= n` and `size(floor(n)) <= n` with the nearest such class; O(1), no division by a
-//! variable. With `s` steps an octave no block wastes more than 1/(s+1) of itself: 1/2 for powers of two, 1/9 for eight.
+//! variable. With `s` steps in an octave no block wastes more than 1/(s+1) of itself: 1/2 for powers of two, 1/9 for
+//! eight.
 //! Asks from below: nothing.
 //!
 //! Class `c` is step `j = c mod s` of octave `k = c div s`; its size is `(s + j) * 2^(min_bits + k) / s`.
 
 use crate::error::{AllocError, Cause};
 
-/// A table of size classes: the smallest size, and the steps an octave.
+/// A table of size classes: the smallest size, and the number of steps in an octave.
 ///
 /// # Example
 /// ```
@@ -24,17 +25,17 @@ use crate::error::{AllocError, Cause};
 pub struct SizeClasses {
     /// log2 of the smallest size; at least `step_bits`, so that every step is a whole number of bytes.
     min_bits: u32,
-    /// log2 of the steps in an octave: 0 to 3.
+    /// log2 of the number of steps in an octave: 0 to 3.
     step_bits: u32,
 }
 
 impl SizeClasses {
-    /// Sizes from `min_bytes` on, `per_octave` to each power of two.
+    /// Size classes from `min_bytes` bytes on, `per_octave` of them to each power of two.
     ///
-    /// `min_bytes` is a power of two, at least `per_octave`, which is 1, 2, 4 or 8.
+    /// `per_octave` must be 1, 2, 4 or 8; `min_bytes` must be a power of two, at least `per_octave`.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when a number is not one of these.
+    /// [`Cause::BadRequest`] when a number is none of these.
     pub const fn new(min_bytes: u64, per_octave: u64) -> Result<Self, AllocError> {
         let steps_fit = per_octave.is_power_of_two() && per_octave <= 8;
         if !steps_fit || !min_bytes.is_power_of_two() || min_bytes < per_octave {
@@ -49,7 +50,7 @@ impl SizeClasses {
         let bytes = if bytes < 1 << self.min_bits { 1 << self.min_bits } else { bytes };
         let octave = bytes.ilog2();
         let unit_bits = octave - self.step_bits;
-        // Steps above the power of two, rounded up.
+        // The bytes above the power of two, as a number of steps, rounded up.
         let above = bytes - (1 << octave);
         let step = (above >> unit_bits) + (above & ((1 << unit_bits) - 1) != 0) as u64;
         let class = ((octave - self.min_bits) << self.step_bits) + step as u32;
@@ -78,10 +79,10 @@ impl SizeClasses {
         Some(((1 << self.step_bits) + step as u64) << unit_bits)
     }
 
-    /// The smallest class whose blocks hold `bytes` bytes at `align`.
+    /// The smallest class whose blocks hold `bytes` bytes at an alignment of `align` bytes.
     ///
-    /// The first from `ceil(bytes)` on whose size is a multiple of the alignment. At most one octave of classes is
-    /// searched, because a power of two at least `align` is among them.
+    /// This is the first class from `ceil(bytes)` on whose size is a multiple of the alignment. At most one octave of
+    /// classes is searched, because a power of two at least `align` is among them.
     #[inline]
     pub const fn aligned(self, bytes: u64, align: u64) -> Option<u32> {
         let at_least = if bytes < align { align } else { bytes };

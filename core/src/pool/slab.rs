@@ -1,19 +1,19 @@
-//! A bitmap of the free blocks of one span, for one thread at a time, which takes blocks in batches.
+//! A bitmap of the free blocks of a span of memory, for one thread at a time, which takes blocks in batches.
 //!
 //! Promises upward: no block is taken twice; the release of a block that is not taken is always refused; taking `n` blocks
 //! costs O(words searched + n), and writes only the bitmap, never the blocks.
 //! Asks from below: the caller lends the words, and must hold a lock where threads share them.
 //!
-//! [`Pool`](super::Pool) is for threads that share without a lock: an atomic operation for each block.
+//! A [`Pool`](super::Pool) needs no lock where threads share it, but an atomic operation for each block.
 //!
 //! Invariant: bit `i % 64` of word `i / 64` is set iff block `i` is free; bits at and past the block count are clear.
 
 use crate::error::{FreeError, Violation, ensure};
 
-/// Blocks in one word.
+/// Number of blocks in one word.
 const BITS: u32 = u64::BITS;
 
-/// The free blocks of a span: a view over lent words.
+/// The free blocks of a span of memory: a view over lent words.
 ///
 /// # Example
 /// ```
@@ -42,7 +42,7 @@ impl<'a> Slab<'a> {
 
     /// A view of a slab's words: zeroed words are a slab whose blocks are all taken.
     ///
-    /// With too few words for `blocks` blocks, the slab has as many blocks as they have bits.
+    /// With too few words for `blocks` blocks, the slab has as many blocks as the words have bits.
     pub fn new(words: &'a mut [u64], blocks: u32) -> Self {
         let used = Self::words(blocks).min(words.len());
         let bits = used as u64 * u64::from(BITS);
@@ -60,7 +60,7 @@ impl<'a> Slab<'a> {
 
     /// Takes at most `most` free blocks, the lowest first, from word `from` on, and passes each to `each`.
     ///
-    /// Returns how many it took, and the word to continue from: no block from `from` up to there is free.
+    /// Returns how many it took, and the word to continue from: words from `from` up to there have no free block left.
     #[inline]
     pub fn take(&mut self, from: u32, most: u32, mut each: impl FnMut(u32)) -> (u32, u32) {
         let mut left = most;
@@ -82,7 +82,7 @@ impl<'a> Slab<'a> {
     /// Releases a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] if it is free.
+    /// [`FreeError::Foreign`] past the last block, [`FreeError::Stale`] if the block is free already.
     #[inline]
     pub fn release(&mut self, block: u32) -> Result<(), FreeError> {
         let address = u64::from(block);
@@ -99,7 +99,7 @@ impl<'a> Slab<'a> {
 
     /// Whether every block from `first` to before `end` is free (blocks past the last count as free).
     ///
-    /// O(words between).
+    /// O(words between `first` and `end`).
     pub fn all_free(&self, first: u32, end: u32) -> bool {
         let end = end.min(self.len);
         let mut at = first;

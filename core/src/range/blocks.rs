@@ -9,7 +9,7 @@ use crate::error::{AllocError, Cause, FreeError};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// Allocates a block; fails only if no gap fits, with every strategy.
+    /// Allocates a block by an exact search: fails only if no gap fits, with every strategy.
     ///
     /// Good fit: O(gaps in the bins from the request's size to its size plus alignment).
     ///
@@ -54,8 +54,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// With holes, and for best and first fit: finds a gap that touches no hole. A gap beside a hole can grow, so it is
-    /// kept for larger requests. Skips at most two gaps for each hole.
+    /// Finds a gap that touches no hole, in a range with holes and for best and first fit. A gap beside a hole can
+    /// grow, so it is kept for larger requests. Skips at most two gaps for each hole.
     #[inline]
     fn find_away_from_holes(&self, size: u32) -> Option<u32> {
         if self.holes == NONE || !self.index.cut_low() {
@@ -75,13 +75,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         if self.cuts_low(record) {
             return Some((i, low));
         }
-        // The highest aligned start: rounded down from that of a block that ends with the gap; at or above `low`.
+        // The highest aligned start: that of a block that ends where the gap ends, rounded down. It is at or above
+        // `low`.
         let high = self.address(record.gap_end() - size) & !(align - 1);
         Some((i, (((high - self.base) >> self.granule) as u32) - record.end))
     }
 
-    /// Whether blocks are cut from the low end of a record's gap. After a hole, from the high end with every strategy: the
-    /// rest can merge with pages that are mapped in the hole.
+    /// Whether blocks are cut from the low end of a record's gap. A gap after a hole is cut from its high end with
+    /// every strategy: what remains can merge with pages that are mapped in the hole.
     #[inline]
     fn cuts_low(&self, record: &Slot) -> bool {
         self.index.cut_low() && record.state() != SlotState::Hole
@@ -124,8 +125,8 @@ impl<S: Slots, I: Index> Range<S, I> {
         }
     }
 
-    /// Removes record `i`: its bytes and its gap merge into the gap of the previous record. Needs no slot. Returns its
-    /// size.
+    /// Removes record `i`: its bytes and its gap merge into the gap of the previous record. Needs no slot. Returns the
+    /// size of the removed block or hole, in granules.
     #[inline]
     pub(super) fn remove_record(&mut self, i: u32) -> u32 {
         let slots = &mut self.slots.view();

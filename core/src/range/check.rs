@@ -4,7 +4,7 @@ use super::{Range, RegionId};
 use crate::error::{Violation, ensure};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
 
-/// Sums over all regions.
+/// Sums over the records of all regions: sizes in granules, and numbers of records.
 #[derive(Default)]
 struct Sums {
     live: u64,

@@ -22,13 +22,13 @@ pub enum ExtentKind {
 /// A block, gap or hole of a region, in bytes; valid until the range changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeExtent {
-    /// First address.
+    /// First address of the extent.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its state.
+    /// What the extent is.
     pub kind: ExtentKind,
-    /// Its record; for free memory, the record before it.
+    /// The slot of the extent's record; for free memory, of the record before it.
     pub(crate) record: u32,
 }
 
@@ -40,7 +40,7 @@ impl RangeExtent {
 }
 
 impl<S: Slots, I: Index> Range<S, I> {
-    /// The gap of a record, if it is not 0.
+    /// The gap after record `i`; `None` if the gap is 0.
     pub(crate) fn gap(&self, i: u32) -> Option<RangeExtent> {
         let record = self.slots.slot(i);
         let (start, bytes) = (self.address(record.end), self.bytes(record.gap));
@@ -88,13 +88,13 @@ impl<S: Slots, I: Index> Range<S, I> {
         .flatten()
     }
 
-    /// The next extent in the region.
+    /// The next extent in the region, by address.
     pub fn behind(&self, extent: &RangeExtent) -> Option<RangeExtent> {
         let gap = if extent.kind == ExtentKind::Free { None } else { self.gap(extent.record) };
         gap.or_else(|| self.extent_of(self.slots.slot(extent.record).next))
     }
 
-    /// The previous extent in the region.
+    /// The previous extent in the region, by address.
     pub fn before(&self, extent: &RangeExtent) -> Option<RangeExtent> {
         if extent.kind == ExtentKind::Free {
             return self.extent_of(extent.record);
@@ -114,20 +114,20 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.index.largest(&self.slots).and_then(|i| self.gap(i))
     }
 
-    /// Finds a gap of at least `bytes` bytes by the strategy, without allocating.
+    /// The gap that the strategy would choose for `bytes` bytes; allocates nothing.
     pub fn find_free(&self, bytes: u64) -> Option<RangeExtent> {
         let size = self.granules(bytes)?.max(1);
         self.index.find_exact(&self.slots, size, 0, |_| true).and_then(|i| self.gap(i))
     }
 
-    /// Finds a gap outside `[avoid.0, avoid.1)` for `bytes` bytes at an alignment, without allocating.
+    /// Finds a gap outside `[avoid.0, avoid.1)` for `bytes` bytes at an alignment; allocates nothing.
     ///
     /// Returns the gap, which the strategy chooses, and the lowest fitting address in it; `None` only if there is none.
     pub fn find_outside(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(RangeExtent, u64)> {
         let size = self.granules(bytes)?.max(1);
         let outside = |record: &Slot| self.address(record.gap_end()) <= avoid.0 || self.address(record.end) >= avoid.1;
         let fits = |record: &Slot| outside(record) && self.lowest_fit(record, size, align).is_some();
-        // Unbounded slack: no size guarantees that a gap is outside.
+        // The slack is unbounded, because no size guarantees that a gap lies outside.
         let i = self.index.find_exact(&self.slots, size, u32::MAX, fits)?;
         let record = self.slots.slot(i);
         let front = self.lowest_fit(record, size, align)?;
@@ -150,7 +150,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Makes `bytes` bytes at `start` in a hole free memory. Caller must have mapped pages there.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when they are not inside the hole; [`Cause::OutOfSlots`].
+    /// [`Cause::BadRequest`] when the bytes are not inside the hole; [`Cause::OutOfSlots`].
     pub fn commit(&mut self, hole: &RangeExtent, start: u64, bytes: u64) -> Result<(), AllocError> {
         let (front, size) = self.offset_in(hole, start, bytes, ExtentKind::Hole)?;
         let i = hole.record;
@@ -164,13 +164,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.count_backed(size);
         match (front, rest) {
             (0, 0) => self.remove_hole(i),
-            // The front of the hole: the gap before it grows.
+            // The bytes are the front of the hole: the gap before the hole grows.
             (0, _) => {
                 let prev = self.slots.slot(i).prev;
                 let Slot { end, gap, .. } = *self.slots.slot(prev);
                 self.index.update(&mut self.slots, prev, end, gap + size);
             }
-            // The middle or the end of the hole: its own gap grows; the rest, if any, becomes a hole after that gap.
+            // The bytes are in the middle or at the end: the hole's own gap grows; the rest, if any, becomes a hole
+            // after that gap.
             (_, _) => {
                 self.index.update(&mut self.slots, i, end - size - rest, gap + size + rest);
                 self.insert_hole(i, size, rest);
@@ -182,7 +183,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Makes `bytes` bytes at `start` in a gap a hole. Caller must have unmapped the pages there.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when they are not inside the gap; [`Cause::OutOfSlots`].
+    /// [`Cause::BadRequest`] when the bytes are not inside the gap; [`Cause::OutOfSlots`].
     pub fn decommit(&mut self, free: &RangeExtent, start: u64, bytes: u64) -> Result<(), AllocError> {
         let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
         let i = free.record;
@@ -196,10 +197,10 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.totals.backed -= u64::from(size);
         self.totals.holes += u64::from(size);
         if joins_rest {
-            // The next hole grows at its front.
+            // The hole after the gap grows at its front.
             self.index.update(&mut self.slots, i, end, front);
             if joins_front {
-                // Nothing is left between two holes: the first is removed, and the second covers both.
+                // Nothing is left of the gap between two holes: the first is removed, and the second covers both.
                 self.unlink_hole(i);
                 self.unlink(i);
             }
@@ -214,14 +215,14 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Allocates the block of `bytes` bytes at `start` in a gap.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when it is not inside the gap; [`Cause::OutOfSlots`].
+    /// [`Cause::BadRequest`] when the block would not lie inside the gap; [`Cause::OutOfSlots`].
     pub fn claim(&mut self, free: &RangeExtent, start: u64, bytes: u64) -> Result<Block, AllocError> {
         let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
         let new = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
         Ok(self.cut(free.record, new, front, size))
     }
 
-    /// Converts a part of extent `of` to its offset there and its size, in granules; checks that it is inside.
+    /// Checks that `bytes` bytes at `start` lie in extent `of`; returns their offset there and their size, in granules.
     fn offset_in(&self, of: &RangeExtent, start: u64, bytes: u64, kind: ExtentKind) -> Result<(u32, u32), AllocError> {
         let bad = AllocError::new(Cause::BadRequest, bytes);
         let now = match kind {
@@ -268,7 +269,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.remove_hole(i);
     }
 
-    /// Removes record `i`, whose gap must be 0, from its ring: its extent becomes part of the next record's.
+    /// Removes record `i`, whose gap must be 0, from its ring: its bytes become part of the next record's hole.
     fn unlink(&mut self, i: u32) {
         let Slot { prev, next, .. } = *self.slots.slot(i);
         self.slots.slot_mut(prev).next = next;

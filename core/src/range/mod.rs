@@ -2,7 +2,7 @@
 //!
 //! Promises upward: blocks of any size at any power-of-two alignment from any number of regions; adjacent gaps merge at
 //! once; stale and foreign handles are always detected; freeing never needs a slot; every call takes the time that its
-//! strategy states, and writes only to the lent slots.
+//! strategy states, and writes only to slots and branches that the caller lends.
 //! Asks from below: slots ([`Slots`]), and an [`Index`] over them.
 //!
 //! ```text
@@ -48,37 +48,37 @@ pub struct Range<S, I = GoodFit> {
     base: u64,
     /// log2 of the granule in bytes. All other sizes and addresses below are in granules.
     granule: u32,
-    /// Head of the list of holes.
+    /// Slot of the newest hole, the head of the list of holes.
     holes: u32,
-    /// Head of the list of spare slots, linked by `next`.
+    /// First slot in the list of spare slots, which are linked by `next`.
     spare: u32,
-    /// Number of spare slots in that list.
+    /// Number of slots in the list of spare slots.
     spares: u32,
-    /// Slots at and above this one were never used.
+    /// Slots at this index and above were never used.
     fresh: u32,
-    /// Head of the list of regions, linked by their `value`.
+    /// Slot of the newest region, the head of the list of regions, which are linked by the `value` of their slots.
     regions: u32,
-    /// The last ticket issued, and that before the first.
+    /// The last ticket issued; and in `before`, the ticket before the first that this range issued.
     ticket: u64,
     before: u64,
-    /// Difference of one ticket to the next.
+    /// Difference between one ticket and the next.
     step: u64,
     totals: Totals,
 }
 
-/// Sums over all regions, in granules. The rest is computed: `backed - live` is free; each ticket is of an allocation, or
-/// is one of `renewals`.
+/// Sums over all regions, in granules. Other figures are computed: the free memory is `backed - live`, and the
+/// allocations are the tickets issued less `renewals`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     live: u64,
     peak_live: u64,
-    /// Backed by memory: the sum of live blocks and gaps.
+    /// Granules backed by memory: the sum of live blocks and gaps.
     backed: u64,
     peak_backed: u64,
     holes: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
-    /// Tickets issued for blocks that were live: by resizes and by [`Range::rename`].
+    /// Number of tickets issued for blocks that were live: by resizes and by [`Range::rename`].
     renewals: u64,
     failed: u64,
 }
@@ -89,7 +89,7 @@ struct Totals {
 pub struct RegionId(u32);
 
 impl RegionId {
-    /// All zeros: an id for unused records, which a region may have too.
+    /// The id 0, which unused records have; a region may have it too.
     pub(crate) const FIRST: Self = Self(0);
 }
 
@@ -132,8 +132,8 @@ impl<S: Slots, I: Index> Range<S, I> {
 
     /// A range that numbers its blocks with every `step`-th ticket after `last`.
     ///
-    /// So several ranges of one allocator never issue the same ticket. A step of 0 counts as 1. For a range that has not
-    /// allocated yet: it counts allocations from here on.
+    /// Ranges with the same `step` and different `last` below it never issue the same ticket. A `step` of 0 counts as
+    /// 1. The range must not have allocated yet: allocations are counted from this call on.
     pub fn with_tickets(self, last: u64, step: u64) -> Self {
         Self { ticket: last, before: last, step: step.max(1), ..self }
     }
@@ -143,8 +143,9 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Regions are never merged with each other.
     ///
     /// # Errors
-    /// [`Cause::BadRequest`] when address or size are not multiples of the granule, or nothing;
-    /// [`Cause::TooLarge`] outside the window; [`Cause::OutOfSlots`]. Caller must ensure that it overlaps no other region.
+    /// [`Cause::BadRequest`] when address or size are not multiples of the granule, or the size is 0;
+    /// [`Cause::TooLarge`] outside the window; [`Cause::OutOfSlots`]. Caller must ensure that the region overlaps no
+    /// other.
     pub fn add_region(&mut self, address: u64, bytes: u64) -> Result<RegionId, AllocError> {
         let mask = (1u64 << self.granule) - 1;
         let from = address.checked_sub(self.base).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
@@ -182,7 +183,8 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Removes a region without live blocks.
     ///
     /// # Errors
-    /// [`FreeError::Stale`] when it has a live block; [`FreeError::Foreign`] when it is no region of this range.
+    /// [`FreeError::Stale`] when the region has a live block; [`FreeError::Foreign`] when it is no region of this
+    /// range.
     pub fn remove_region(&mut self, region: RegionId) -> Result<(), FreeError> {
         let i = region.0;
         if !self.is_region(region) {
@@ -215,14 +217,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.give_slot(region);
     }
 
-    /// Whether this is the id of a region.
+    /// Whether this is the id of a region of this range.
     pub(crate) fn is_region(&self, region: RegionId) -> bool {
         region.0 < self.fresh && self.slots.slot(region.0).state() == SlotState::Region
     }
 
     /// Whether a region has no live block.
     ///
-    /// O(1) without holes; with them, O(holes before the first live block).
+    /// O(1) without holes; with holes, O(holes before the first live block).
     pub fn is_vacant(&self, region: RegionId) -> bool {
         let mut at = self.slots.slot(region.0).next;
         while at != region.0 {
@@ -324,7 +326,8 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// The slot of a live block, if its handle is current.
     #[inline]
     fn live(&self, block: &Block) -> Result<u32, FreeError> {
-        // Live blocks have tickets above 0; slots from `fresh` on have arbitrary contents.
+        // Live blocks have tickets above 0; slots at `fresh` and above are not read, since they have arbitrary
+        // contents.
         if block.slot < self.fresh {
             let slot = self.slots.slot(block.slot);
             if slot.state() == SlotState::Live && slot.value() == block.ticket {

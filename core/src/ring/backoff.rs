@@ -1,14 +1,14 @@
 //! Waiting by polling with exponential backoff.
 //!
-//! Promises upward: every wait ends. It sleeps `first` nanoseconds, twice as long each time, at most `max`, and gives up
-//! when it has slept `total`.
+//! Promises upward: every wait ends. It sleeps `first` nanoseconds, then twice as long each time but at most `max`, and
+//! gives up when it has slept `total` nanoseconds.
 //! Asks from below: a [`Delay`]: a closure, a timer of `embedded-hal`, the system.
 
 use crate::sync::spin_hint;
 
 /// A way to sleep: `|ns| timer.delay_ns(ns)` is one for every `embedded_hal::delay::DelayNs`.
 pub trait Delay {
-    /// Sleeps for at least this long.
+    /// Sleeps for at least `nanoseconds`.
     fn delay(&mut self, nanoseconds: u32);
 }
 
@@ -18,9 +18,9 @@ impl<F: FnMut(u32)> Delay for F {
     }
 }
 
-/// Does not sleep: spins, with a hint to the processor.
+/// A delay that does not sleep: it spins, with a hint to the processor.
 ///
-/// The total of [`Backoff`] then counts polls, not time: each counts as the sleep that it replaces.
+/// The total of [`Backoff`] then counts polls, not time: each poll counts as the sleep that it replaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDelay;
 
@@ -33,11 +33,11 @@ impl Delay for NoDelay {
 /// Exponential backoff, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first sleep; 0 counts as 1.
+    /// Nanoseconds of the first sleep; 0 counts as 1.
     pub first: u32,
-    /// The longest sleep.
+    /// Nanoseconds of the longest sleep.
     pub max: u32,
-    /// The sum of all sleeps of a wait.
+    /// Nanoseconds of all sleeps of one wait together.
     pub total: u64,
 }
 
@@ -45,7 +45,7 @@ impl Backoff {
     /// Polls once, without a sleep.
     pub const NONE: Self = Self { first: 1, max: 1, total: 0 };
 
-    /// From 1 microsecond (about the cost of a poll over a bus) to 1 millisecond, one second in total.
+    /// Sleeps of 1 us (about the cost of a poll over a bus) up to 1 ms, one second in total.
     pub const SECOND: Self = Self { first: 1_000, max: 1_000_000, total: 1_000_000_000 };
 
     /// Polls until there is a result, with sleeps in between, up to their total.
@@ -53,7 +53,7 @@ impl Backoff {
     /// Returns the number of sleeps, and the result if there was one.
     ///
     /// # Errors
-    /// That of the poll, at once.
+    /// The error of a poll, at once.
     pub fn wait<T, E>(
         self,
         delay: &mut impl Delay,
@@ -68,27 +68,27 @@ impl Backoff {
         }
     }
 
-    /// The sleeps of a wait that begins.
+    /// Begins a wait; returns its sleeps.
     pub(super) fn sleeps(self) -> BackoffDelays {
         let max = self.max.max(1);
         BackoffDelays { next: self.first.clamp(1, max), max, left: self.total, times: 0 }
     }
 }
 
-/// The sleeps of one wait.
+/// The sleeps of one wait, in nanoseconds.
 pub(super) struct BackoffDelays {
-    /// From 1 to `max`.
+    /// The next sleep, from 1 to `max`.
     next: u32,
     max: u32,
-    /// What is left of the total.
+    /// What remains of the total.
     left: u64,
     times: u64,
 }
 
 impl BackoffDelays {
-    /// Sleeps once; returns false if nothing is left of the total.
+    /// Sleeps once; returns false if nothing remains of the total.
     pub(super) fn sleep(&mut self, delay: &mut impl Delay) -> bool {
-        // A rest of more than 32 bits is more than `next`.
+        // If `left` does not fit into 32 bits, it is larger than `next`.
         let now = self.next.min(u32::try_from(self.left).unwrap_or(u32::MAX));
         if now == 0 {
             return false;

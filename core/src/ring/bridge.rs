@@ -1,4 +1,4 @@
-//! A ring between a host and a peer that share no memory: each has its own, and a link copies between them.
+//! A ring between a host and a peer that share no memory: each has its own memory, and a link copies between them.
 //!
 //! Promises upward: the same messages in the same order as in shared memory. The host's producer or consumer uses a
 //! *shadow* of the peer's ring, which is flushed or refreshed on request. Values from the peer are checked before use.
@@ -20,7 +20,8 @@
 //! can be staged while the last one is in flight; and an image of the header.
 //!
 //! Invariants:
-//! - a counter of the peer is stored in the shadow only after its copy is complete, and after the copies of its slots
+//! - a counter of the peer is stored in the shadow only after its copy is complete, and after the copies of the slots
+//!   that it counts
 //! - a word in flight is not written: a slot and its staging word are reused only when the peer's counter has passed them
 
 use super::control::{Control, EndpointState, Header};
@@ -54,8 +55,9 @@ mod at {
 
 /// Copies words between a shadow and the peer's ring.
 ///
-/// Copies must complete in the order of their calls. `at` is an offset in words from the peer's header. The caller keeps
-/// the words in place until [`Link::poll`] is true or the link is dropped, which must wait for its copies.
+/// Copies must complete in the order of their calls. `at` is an offset in words from the peer's header. The caller must
+/// keep the words in place until [`Link::poll`] returns true or the link is dropped; dropping a link must wait for its
+/// copies.
 pub trait Link {
     /// The error of a copy.
     type Error;
@@ -63,19 +65,19 @@ pub trait Link {
     /// Submits a copy of words to the peer.
     ///
     /// # Errors
-    /// The link's; none or a part of the words were copied then.
+    /// The link's error; none or some of the words may have been copied.
     fn put(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), Self::Error>;
 
     /// Submits a copy of words from the peer.
     ///
     /// # Errors
-    /// The link's; none or a part of the words were copied then.
+    /// The link's error; none or some of the words may have been copied.
     fn get(&mut self, at: usize, words: &[AtomicU32]) -> Result<(), Self::Error>;
 
     /// Whether all copies submitted so far are complete. May wait for them.
     ///
     /// # Errors
-    /// The link's.
+    /// The link's error.
     fn poll(&mut self) -> Result<bool, Self::Error>;
 }
 
@@ -84,9 +86,9 @@ pub trait Link {
 pub enum BridgeError<E> {
     /// An error of the ring.
     Ring(RingError),
-    /// An error of the link. The caller may try again, which copies the rest.
+    /// An error of the link. The caller may try again, which copies what was not copied yet.
     Link(E),
-    /// A copy is still in flight at the end of the backoff. The caller may try again.
+    /// A copy was still in flight at the end of the backoff. The caller may try again.
     Late,
 }
 
@@ -113,7 +115,7 @@ pub const fn shadow_words(layout: RingLayout) -> u64 {
     layout.words() + layout.slots() as u64 + HEADER as u64
 }
 
-/// A link, and the backoff and delay to wait for it with.
+/// A link, with the backoff and the delay for waiting until its copies are complete.
 struct BlockingLink<L, D> {
     link: L,
     delay: D,
@@ -162,7 +164,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         self.settle()
     }
 
-    /// Copies the peer's counters and states to the image.
+    /// Copies the peer's counters and states to the image of the header.
     fn fetch<'m>(
         &mut self,
         memory: &'m impl RingMemory,
@@ -188,7 +190,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
         self.put(to, words)
     }
 
-    /// Writes to the peer that this side is closed, and waits for the copy.
+    /// Tells the peer, by a copy of this side's state, that this side is closed; waits for the copy.
     fn close(&mut self, to: usize, memory: &impl RingMemory, layout: RingLayout) -> Result<(), BridgeError<L::Error>> {
         self.settle()?;
         let word = &image(memory, layout)[to..=to];
@@ -198,7 +200,7 @@ impl<L: Link, D: Delay> BlockingLink<L, D> {
     }
 }
 
-/// The image of the header: the last words of a shadow, as `begin` has checked.
+/// The image of the header: the last words of a shadow, which `begin` has checked to be there.
 fn image(memory: &impl RingMemory, layout: RingLayout) -> &[AtomicU32] {
     let from = layout.words() as usize + layout.slots() as usize;
     &memory.words()[from..from + HEADER]

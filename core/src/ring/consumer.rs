@@ -5,7 +5,7 @@
 //! Asks from below: [`RingMemory`]; a producer that counts the messages it has written.
 //!
 //! Invariants:
-//! - `read` counts the messages that this side has released; only this side writes the shared counter
+//! - `read` counts the messages that the consumer has released; only the consumer writes the shared counter
 //! - `written - read <= slots`, modulo 2^32: `written` is the producer's counter as last loaded and checked
 
 use super::control::{attach, close, closed, detach};
@@ -15,19 +15,19 @@ use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Acquire: a consumer that loads the producer's counter sees the messages that it counts.
+/// Acquire: a consumer that loads the producer's counter sees the messages that the counter includes.
 #[cfg(not(terrace_seeded_bug = "ring_look_relaxed"))]
 const LOOK: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "ring_look_relaxed")]
 const LOOK: Ordering = Ordering::Relaxed;
 
-/// Release: this side's reads of the slot happen before the producer reuses it.
+/// Release: the consumer's reads of a slot happen before the producer reuses the slot.
 #[cfg(not(terrace_seeded_bug = "ring_release_relaxed"))]
 const RELEASE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_release_relaxed")]
 const RELEASE: Ordering = Ordering::Relaxed;
 
-/// The one consumer of a ring. On drop it detaches, for another consumer; see [`Consumer::close`].
+/// The one consumer of a ring. Dropping it lets another consumer attach; see also [`Consumer::close`].
 #[derive(Debug)]
 pub struct Consumer<M: RingMemory> {
     memory: M,
@@ -35,7 +35,7 @@ pub struct Consumer<M: RingMemory> {
     read: u32,
     written: u32,
     counted: RingCounters,
-    /// The time of the next message.
+    /// The time that the telemetry records for the next message.
     now: u64,
 }
 
@@ -100,7 +100,7 @@ impl<M: RingMemory> Consumer<M> {
     pub fn peek(&mut self) -> Result<Message<'_, M>, RingError> {
         self.find()?;
         let Some(length) = self.slot().first() else { return Err(corrupt("the slot is gone", self.read)) };
-        // Loaded once: a later change by the producer has no effect here.
+        // The length is loaded once: a later change by the producer has no effect here.
         let length = length.load(Ordering::Relaxed);
         let longest = self.layout.longest();
         match usize::try_from(length) {
@@ -117,7 +117,7 @@ impl<M: RingMemory> Consumer<M> {
         if !closed(&self.memory.header().control.producer) {
             return Err(RingError::Empty);
         }
-        // Closed: the messages sent before that are visible now.
+        // The producer has closed the ring: the messages that it sent before are visible now.
         if self.waiting()? > 0 { Ok(()) } else { Err(RingError::Closed) }
     }
 
@@ -153,7 +153,7 @@ impl<M: RingMemory> Consumer<M> {
     /// Discards the oldest message, valid or not, and counts it as dropped.
     ///
     /// # Errors
-    /// [`RingError::Empty`], [`RingError::Closed`], [`RingError::Corrupt`] counters.
+    /// [`RingError::Empty`]; [`RingError::Closed`]; [`RingError::Corrupt`] for impossible counters.
     pub fn skip(&mut self) -> Result<(), RingError> {
         self.find()?;
         self.counted.drops += 1;
@@ -196,7 +196,7 @@ impl<M: RingMemory> Drop for Consumer<M> {
 #[derive(Debug)]
 pub struct Message<'c, M: RingMemory> {
     consumer: &'c mut Consumer<M>,
-    /// Length, at most that of the longest message of the layout.
+    /// Length in bytes, at most that of the longest message of the layout.
     bytes: usize,
 }
 
@@ -210,14 +210,14 @@ impl<M: RingMemory> Message<'_, M> {
     /// Copies the part of the message from byte `at` on to `out`.
     ///
     /// # Errors
-    /// [`RingError::TooLong`] when `out` would end behind the message's end.
+    /// [`RingError::TooLong`] when `out` would end after the message's end.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Result<(), RingError> {
         let end = at.saturating_add(out.len());
         let fits = end <= self.bytes && payload::load(self.words(), at, out);
         if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, max: self.bytes }) }
     }
 
-    /// The words of the message, for reading in place; the last one may end after the message.
+    /// The words of the message, for reading in place; the last word may end after the message.
     pub fn words(&self) -> &[AtomicU32] {
         self.consumer.slot().get(1..1 + self.bytes.div_ceil(WORD)).unwrap_or(&[])
     }

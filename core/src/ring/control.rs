@@ -11,7 +11,7 @@ use super::layout::{HEADER_BYTES, RingLayout};
 use super::telemetry::Telemetry;
 use crate::sync::{AtomicU32, Ordering};
 
-/// "ring" as little-endian bytes.
+/// The magic number: "ring" as little-endian bytes.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"ring");
 /// Version of this layout.
 pub const VERSION: u32 = 1;
@@ -20,41 +20,43 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EndpointState {
-    /// The side is not attached.
+    /// No endpoint is attached to the side.
     Free = 0,
-    /// The side is attached.
+    /// An endpoint is attached to the side.
     Taken = 1,
     /// The side has closed the ring.
     Closed = 2,
 }
 
-/// Release: publishes the messages sent before closing.
+/// Release: publishes the messages that were sent before the side was closed.
 #[cfg(not(terrace_seeded_bug = "ring_close_relaxed"))]
 const CLOSE: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_close_relaxed")]
 const CLOSE: Ordering = Ordering::Relaxed;
 
-/// Counters, states and layout: two lines of 64 bytes. A device reads and writes it by these offsets.
+/// Counters, states and layout: two lines of 64 bytes.
+///
+/// A device reads and writes the fields by their offsets.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Control {
-    /// Byte 0. Messages written, modulo 2^32; the producer writes it.
+    /// Byte 0. Number of messages written, modulo 2^32; stored by the producer.
     pub written: AtomicU32,
     /// Byte 4. [`EndpointState`] of the producer.
     pub producer: AtomicU32,
     /// Byte 8. [`EndpointState`] of the consumer; on the producer's line, because the producer loads it for every message.
     pub consumer: AtomicU32,
-    /// Byte 12. [`MAGIC`] if there is a ring.
+    /// Byte 12. [`MAGIC`] if the memory has a ring.
     pub magic: AtomicU32,
     /// Byte 16. [`VERSION`].
     pub version: AtomicU32,
-    /// Byte 20. Slots, a power of two.
+    /// Byte 20. Number of slots, a power of two.
     pub slots: AtomicU32,
     /// Byte 24. Bytes of a slot.
     pub slot_bytes: AtomicU32,
     /// Bytes 28 to 63: padding.
     _first: [u32; 9],
-    /// Byte 64. Messages read, modulo 2^32; the consumer writes it.
+    /// Byte 64. Number of messages read, modulo 2^32; stored by the consumer.
     pub read: AtomicU32,
     /// Bytes 68 to 127: padding.
     _second: [u32; 15],
@@ -94,7 +96,7 @@ impl Control {
     pub const BYTES: usize = 128;
 
     words_new! {
-        /// Zeroed: no ring yet.
+        /// Zeroed words, which are no ring yet.
         pub fn new() -> Self {
             Self {
                 written: AtomicU32::new(0),
@@ -147,14 +149,14 @@ impl Header {
     pub const BYTES: usize = HEADER_BYTES;
 
     words_new! {
-        /// Zeroed: no ring yet.
+        /// Zeroed words, which are no ring yet.
         pub fn new() -> Self {
             Self { control: Control::new(), telemetry: [Telemetry::new(), Telemetry::new()] }
         }
     }
 }
 
-/// Attaches to a side. Acquire: sees the writes of the endpoint that was attached before.
+/// Attaches an endpoint to a side. Acquire: it sees the writes of the endpoint that was attached before.
 pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
     let taken = state.compare_exchange(
         EndpointState::Free as u32,
@@ -169,9 +171,9 @@ pub(super) fn attach(state: &AtomicU32) -> Result<(), RingError> {
     }
 }
 
-/// Detaches from a side, unless it is closed.
+/// Detaches the endpoint from a side, unless the side is closed.
 pub(super) fn detach(state: &AtomicU32) {
-    // Fails if the side is closed, which stays so.
+    // Fails if the side is closed, and leaves it closed.
     let _ = state.compare_exchange(
         EndpointState::Taken as u32,
         EndpointState::Free as u32,
@@ -180,12 +182,12 @@ pub(super) fn detach(state: &AtomicU32) {
     );
 }
 
-/// Closes this side.
+/// Marks a side as closed.
 pub(super) fn close(state: &AtomicU32) {
     state.store(EndpointState::Closed as u32, CLOSE);
 }
 
-/// Whether the other side is closed; if so, its earlier writes are visible.
+/// Whether a side is closed; if so, the writes of its endpoint before are visible.
 pub(super) fn closed(state: &AtomicU32) -> bool {
     state.load(Ordering::Acquire) == EndpointState::Closed as u32
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a call failed. Nothing was changed.
+/// Why a call of a ring failed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RingError {
@@ -12,18 +12,18 @@ pub enum RingError {
     Empty,
     /// A message, or a part of one, does not fit into its destination. Nothing was copied.
     TooLong {
-        /// Length of the message; for a part, the offset of its end.
+        /// Length of the message in bytes; for a part, the offset of its end.
         bytes: usize,
-        /// Length of the destination.
+        /// Length of the destination in bytes.
         max: usize,
     },
     /// The other side has closed the ring, and no message is left to read; or this side has closed it.
     Closed,
-    /// The ring already has a producer or consumer.
+    /// The ring already has an endpoint of this kind: a producer or a consumer.
     Taken,
-    /// The layout breaks this rule.
+    /// The layout breaks the rule that the text states.
     BadLayout(&'static str),
-    /// The header is impossible: other code wrote to the memory, or it is no ring.
+    /// The header is impossible: other code wrote to the memory, or the memory has no ring.
     Corrupt {
         /// What is wrong.
         what: &'static str,

@@ -4,7 +4,7 @@ use super::error::RingError;
 
 /// Bytes of a word.
 pub(super) const WORD: usize = size_of::<u32>();
-/// Bytes of a [`Header`](super::Header), which `control` checks.
+/// Bytes of a [`Header`](super::Header); `control` checks them at compile time.
 pub(super) const HEADER_BYTES: usize = 256;
 
 /// Number and size of the slots of a ring, checked.
@@ -17,11 +17,12 @@ pub struct RingLayout {
 }
 
 impl RingLayout {
-    /// Most slots of a ring.
+    /// Maximum number of slots of a ring.
     ///
-    /// The 32-bit counters are at most `slots` apart: with 2^30, three quarters of all wrong values are detected.
+    /// Valid 32-bit counters are at most `slots` apart: with 2^30 slots, three quarters of all wrong values are
+    /// detected.
     pub const MOST_SLOTS: u32 = 1 << 30;
-    /// Most bytes of a slot: 1 GiB, so that the words of a slot fit into 32 bits.
+    /// Maximum bytes of a slot: 1 GiB, so that the words of a slot fit into 32 bits.
     pub const MOST_SLOT_BYTES: u32 = 1 << 30;
 
     /// A ring of `slots` messages of at most `slot_bytes - 4` bytes: four bytes of a slot are the length.
@@ -68,7 +69,7 @@ impl RingLayout {
         HEADER_BYTES as u64 + self.words() * WORD as u64
     }
 
-    /// Index of the slot of a counter.
+    /// Index of the slot for the message with number `counter`.
     pub(super) const fn index(self, counter: u32) -> usize {
         (counter & (self.slots - 1)) as usize
     }

@@ -21,9 +21,9 @@
 //! Slots are atomic words, not bytes, because a device may write them at any time, and a `&[u8]` that changes while it is
 //! read is undefined behaviour. The words are accessed with relaxed ordering; the counters order them.
 //!
-//! Where the two share no memory, each has its own, and a [`bridge`] copies between them.
+//! Where producer and consumer share no memory, each has its own, and a [`bridge`] copies between them.
 //!
-//! Invariants, at any time, if both sides are this module's:
+//! Invariants, at any time, if both sides use this module:
 //! - `written - read <= slots`, modulo 2^32
 //! - slots from `read` on, `written - read` of them, are the consumer's; all others are the producer's
 
@@ -86,7 +86,7 @@ impl<M: RingMemory + ?Sized> RingMemory for &M {
 pub struct LentRing<'a> {
     /// Counters and telemetry.
     pub header: &'a Header,
-    /// The slots.
+    /// The words of the slots.
     pub words: &'a [AtomicU32],
 }
 
@@ -125,7 +125,7 @@ pub fn create(memory: &impl RingMemory, layout: RingLayout) -> Result<(), RingEr
     let header = memory.header();
     header.control.reset(layout);
     header.telemetry.iter().for_each(Telemetry::reset);
-    // Last, with Release: a side that loads the magic sees all of the above.
+    // The magic is stored last, with Release: a side that loads it sees all writes above.
     header.control.magic.store(MAGIC, Ordering::Release);
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(super) fn store(words: &[AtomicU32], at: usize, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// Reads bytes from byte `at` on; returns false, without effect, if there are fewer.
+/// Reads bytes from byte `at` on; returns false, without effect, if the words have fewer.
 pub(super) fn load(words: &[AtomicU32], at: usize, mut bytes: &mut [u8]) -> bool {
     if !inside(words, at, bytes.len()) {
         return false;
@@ -63,7 +63,8 @@ fn patch(word: &AtomicU32, at: usize, bytes: &[u8]) {
     word.store(u32::from_ne_bytes(old), Ordering::Relaxed);
 }
 
-/// The words of the slot of a counter; an empty slice if the memory has fewer words than its layout.
+/// The words of the slot for message number `counter`; an empty slice if the memory has fewer words than its layout
+/// needs.
 pub(super) fn slot(words: &[AtomicU32], layout: RingLayout, counter: u32) -> &[AtomicU32] {
     let from = layout.index(counter) * layout.slot_words();
     words.get(from..from + layout.slot_words()).unwrap_or(&[])

@@ -4,7 +4,7 @@
 //! Asks from below: [`RingMemory`]; a consumer that counts the messages it has released.
 //!
 //! Invariants:
-//! - `written` counts the messages that this side has committed; only this side writes the shared counter
+//! - `written` counts the messages that the producer has committed; only the producer writes the shared counter
 //! - `written - read <= slots`, modulo 2^32: `read` is the consumer's counter as last loaded and checked
 
 use super::control::{attach, close, closed, detach};
@@ -20,13 +20,13 @@ const COMMIT: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_commit_relaxed")]
 const COMMIT: Ordering = Ordering::Relaxed;
 
-/// Acquire: the consumer's reads of the slots that it counts happen before their reuse.
+/// Acquire: the consumer's reads of the slots that it has released happen before the producer reuses them.
 #[cfg(not(terrace_seeded_bug = "ring_room_relaxed"))]
 const ROOM: Ordering = Ordering::Acquire;
 #[cfg(terrace_seeded_bug = "ring_room_relaxed")]
 const ROOM: Ordering = Ordering::Relaxed;
 
-/// The one producer of a ring. On drop it detaches, for another producer; see [`Producer::close`].
+/// The one producer of a ring. Dropping it lets another producer attach; see also [`Producer::close`].
 #[derive(Debug)]
 pub struct Producer<M: RingMemory> {
     memory: M,
@@ -34,7 +34,7 @@ pub struct Producer<M: RingMemory> {
     written: u32,
     read: u32,
     counted: RingCounters,
-    /// The time of the next message.
+    /// The time that the telemetry records for the next message.
     now: u64,
 }
 
@@ -80,7 +80,7 @@ impl<M: RingMemory> Producer<M> {
     /// Loads the number of free slots.
     ///
     /// # Errors
-    /// [`RingError::Corrupt`] when the consumer's counter is ahead of this side's, or has decreased.
+    /// [`RingError::Corrupt`] when the consumer's counter is ahead of the producer's, or has decreased.
     pub fn room(&mut self) -> Result<u32, RingError> {
         let read = self.memory.header().control.read.load(ROOM);
         let held = self.written.wrapping_sub(self.read);
@@ -124,7 +124,7 @@ impl<M: RingMemory> Producer<M> {
     /// Sends a message; if the ring is full, counts it as dropped and returns false.
     ///
     /// # Errors
-    /// As for [`Producer::claim`], but for [`RingError::Full`].
+    /// As for [`Producer::claim`], except for [`RingError::Full`].
     pub fn offer(&mut self, bytes: &[u8]) -> Result<bool, RingError> {
         match self.push(bytes) {
             Err(RingError::Full) => {
@@ -182,7 +182,7 @@ impl<M: RingMemory> Drop for Producer<M> {
     }
 }
 
-/// A claimed slot. Bytes that are not written keep those of an earlier message.
+/// A claimed slot. Bytes that the caller does not write keep those of an earlier message.
 #[derive(Debug)]
 pub struct Claim<'p, M: RingMemory> {
     producer: &'p mut Producer<M>,
@@ -200,7 +200,7 @@ impl<M: RingMemory> Claim<'_, M> {
         if fits { Ok(()) } else { Err(RingError::TooLong { bytes: end, max: self.bytes }) }
     }
 
-    /// The words of the message, for writing in place; the last one may end after the message.
+    /// The words of the message, for writing in place; the last word may end after the message.
     pub fn words(&self) -> &[AtomicU32] {
         self.producer.slot().get(1..1 + self.bytes.div_ceil(WORD)).unwrap_or(&[])
     }

@@ -1,4 +1,4 @@
-//! Telemetry: the counters of a side, in 64 bytes that only that side writes and any thread reads.
+//! Telemetry: the counters of one side of a ring, in 64 bytes that only that side writes and any thread reads.
 //!
 //! Promises upward: a snapshot is consistent, or there is none; readers never wait for the writer.
 //! Asks from below: one writer.
@@ -9,7 +9,7 @@
 
 use crate::sync::{AtomicU32, Ordering, spin_hint};
 
-/// Release: publishes with each number that its write had begun.
+/// Release: a reader that loads a number of a write also sees that this write had begun.
 #[cfg(not(terrace_seeded_bug = "ring_telemetry_relaxed"))]
 const NUMBER: Ordering = Ordering::Release;
 #[cfg(terrace_seeded_bug = "ring_telemetry_relaxed")]
@@ -17,22 +17,23 @@ const NUMBER: Ordering = Ordering::Relaxed;
 
 /// Number of counters.
 const NUMBERS: usize = 5;
-/// Tries of a snapshot. A write is some ten stores, so a writer that interferes eight times in a row is a faulty device, or
-/// writes faster than a reader can read. Loom explores all interleavings with one try.
+/// Number of tries of a snapshot. A write is some ten stores, so a writer that interferes with eight tries one after
+/// another is a faulty device, or writes faster than a reader can read. Loom explores all interleavings with one try.
 #[cfg(not(loom))]
 const TRIES: u32 = 8;
 #[cfg(loom)]
 const TRIES: u32 = 1;
 
-/// The telemetry of a side: one cache line.
+/// The telemetry of one side of a ring: one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Telemetry {
-    /// Byte 0. Two for each write; odd during a write.
+    /// Byte 0. Incremented at the begin and at the end of each write, so odd during a write.
     pub sequence: AtomicU32,
     /// Bytes 4 to 7: padding.
     _pad: u32,
-    /// Bytes 8 to 47. Messages, bytes, drops, waits, time of the last message: low word, high word.
+    /// Bytes 8 to 47. Five 64-bit numbers, each as a low and a high word, in the order of the fields of
+    /// [`RingCounters`].
     pub numbers: [[AtomicU32; 2]; NUMBERS],
     /// Bytes 48 to 63: padding.
     _rest: [u32; 4],
@@ -44,18 +45,18 @@ const _: () = {
     assert!(core::mem::offset_of!(Telemetry, numbers) == 8 && core::mem::offset_of!(Telemetry, _rest) == 48);
 };
 
-/// The counters of a side.
+/// The counters of one side of a ring: the producer or the consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
-    /// Messages sent, or read.
+    /// Number of messages sent by the producer, or read by the consumer.
     pub messages: u64,
-    /// Bytes of those messages.
+    /// Total bytes of the messages sent or read.
     pub bytes: u64,
-    /// Messages dropped: sent to a full ring, or skipped unread.
+    /// Number of messages dropped: not sent because the ring was full, or skipped by the consumer.
     pub drops: u64,
-    /// Number of sleeps while waiting for the other side.
+    /// Number of sleeps while waiting for the other side of the ring.
     pub waits: u64,
-    /// Time of the last message, as the side's caller has set it (see [`Producer::at`](super::Producer::at)).
+    /// Time of the last message sent or read, as the caller set it (see [`Producer::at`](super::Producer::at)).
     pub last: u64,
 }
 
@@ -70,7 +71,7 @@ impl Telemetry {
     pub const BYTES: usize = 64;
 
     words_new! {
-        /// All zero.
+        /// Telemetry that is all zero.
         pub fn new() -> Self {
             Self {
                 sequence: AtomicU32::new(0),
@@ -115,7 +116,7 @@ impl Telemetry {
         })
     }
 
-    /// One try of a snapshot.
+    /// Tries once to read all counters consistently.
     fn look(&self) -> Option<RingCounters> {
         let round = self.sequence.load(Ordering::Acquire);
         let [messages, bytes, drops, waits, last] = [0, 1, 2, 3, 4].map(|at| {

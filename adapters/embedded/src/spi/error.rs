@@ -1,56 +1,58 @@
 //! Errors of memory behind a bus.
 //!
-//! Promises upward: the bus's own error is passed on unchanged; the message of every other one says what to do.
+//! Promises upward: the bus's own error is passed on unchanged; the message of every other error says what to do.
 //! Asks from below: the core's errors.
 
 use core::fmt;
 
 use terrace_core::{AllocError, FreeError};
 
-/// A call of a chip failed.
+/// Why an access to a chip failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpiError<E> {
     /// The bus failed. Try again.
     Bus(E),
     /// The access reaches beyond the chip. Nothing was sent.
     Outside {
-        /// First address.
+        /// First address of the access.
         address: u32,
-        /// Bytes to access.
+        /// Length of the access in bytes.
         bytes: usize,
-        /// Bytes of the chip.
+        /// Capacity of the chip in bytes.
         capacity: u32,
     },
     /// The mode register holds another value than was written to it.
     WrongMode {
-        /// The value written.
+        /// The value written to the mode register.
         written: u8,
-        /// The value read back.
+        /// The value read back from the mode register.
         found: u8,
     },
     /// The chip's "known good die" byte is wrong.
     WrongId {
-        /// The byte of every good chip.
+        /// Value of the "known good die" byte on every good chip.
         expected: u8,
-        /// The byte read.
+        /// Value of the "known good die" byte that was read.
         found: u8,
     },
-    /// A flash reports 2^log2 bytes: nothing answers, or three address bytes do not reach all of it.
+    /// A flash reports a capacity below 2^16 or above 2^24 bytes.
+    ///
+    /// Either no chip answers, or the chip needs more than three address bytes.
     WrongCapacity {
-        /// The exponent read.
+        /// Base-2 logarithm of the capacity, as read from the chip.
         log2: u8,
     },
-    /// A flash stayed busy until the driver gave up.
+    /// A flash stayed busy until the driver gave up polling.
     Busy {
-        /// Milliseconds waited.
+        /// Milliseconds that the driver polled.
         ms: u32,
     },
-    /// A page of a flash differs from what was programmed, although the flash reported that it was done.
+    /// A page of a flash differs from what was programmed, although the flash reported success.
     WornOut {
-        /// First address of the page.
+        /// First address of the page that differs.
         address: u32,
     },
-    /// A burst of 0 bytes, or a capacity that three address bytes cannot express.
+    /// The settings have a burst of 0 bytes, or a capacity above 2^24 bytes.
     BadSettings,
 }
 
@@ -84,23 +86,23 @@ impl<E: fmt::Debug> fmt::Display for SpiError<E> {
 
 impl<E: fmt::Debug> core::error::Error for SpiError<E> {}
 
-/// A call of a region failed.
+/// Why a call of a region failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessError<E> {
-    /// The block is not live, or of another region. Nothing was sent.
+    /// The block is not live, or belongs to another region. Nothing was sent to the chip.
     NotLive(FreeError),
-    /// The access reaches beyond the block. Nothing was sent.
+    /// The access reaches beyond the block. Nothing was sent to the chip.
     OutsideBlock {
-        /// First offset in the block.
+        /// Offset in the block at which the access begins.
         offset: u64,
-        /// Bytes to access.
+        /// Length of the access in bytes.
         bytes: usize,
-        /// Bytes of the block.
+        /// Size of the block in bytes.
         block: u64,
     },
     /// No free block is large enough.
     Alloc(AllocError),
-    /// The chip failed.
+    /// The access to the chip failed.
     Memory(SpiError<E>),
 }
 

@@ -1,20 +1,20 @@
-//! A write-back cache of a few lines of a chip, fully associative, least recently used out first.
+//! A write-back cache of a few lines of a chip, fully associative; it evicts the least recently used line.
 //!
 //! Promises upward: a read returns what was written last. A dirty line is evicted only after it was written back, so a bus
 //! error loses nothing. Whole lines that are not cached bypass the cache.
-//! Asks from below: [`SpiMemory`], with a capacity that is a multiple of the line.
+//! Asks from below: [`SpiMemory`], with a capacity that is a multiple of a line's bytes.
 
 use super::error::SpiError;
 use super::memory::SpiMemory;
 
-/// A line of the chip.
+/// A line of the cache: `BYTES` bytes of the chip.
 #[derive(Clone, Copy, Debug)]
 struct CacheLine<const BYTES: usize> {
-    /// Address of the first byte, a multiple of `BYTES`; `None`: the line is empty.
+    /// Address on the chip of the first byte, a multiple of `BYTES`; `None`: the line is empty.
     start: Option<u32>,
-    /// Offsets from .. to of the bytes to write back; (0, 0) when the line is clean.
+    /// First and end offset of the bytes to write back; (0, 0) when the line is clean.
     dirty: (usize, usize),
-    /// `LineCache::clock` at the last access.
+    /// Value of `LineCache::clock` at the last access.
     last_used: u32,
     bytes: [u8; BYTES],
 }
@@ -37,7 +37,7 @@ impl<const BYTES: usize> CacheLine<BYTES> {
 #[derive(Debug)]
 pub struct LineCache<const LINES: usize, const BYTES: usize> {
     lines: [CacheLine<BYTES>; LINES],
-    /// Accesses so far, wrapping.
+    /// Number of calls of `load`, wrapping.
     clock: u32,
 }
 
@@ -54,7 +54,8 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         self.lines.iter().position(|line| line.start == Some(start))
     }
 
-    /// How many of `bytes` bytes from an address on bypass the cache: whole lines that are not cached.
+    /// How many of the `bytes` bytes from `address` on bypass the cache: the whole lines at their start that are not
+    /// cached.
     fn bypass_bytes(&self, address: u32, bytes: usize) -> usize {
         if LINES == 0 {
             return bytes;
@@ -70,7 +71,8 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         run
     }
 
-    /// The line that caches an address. Evicts the least recently used line to fetch it, if it is not cached.
+    /// Returns the line that caches an address; if none does, evicts the least recently used line and fetches it from
+    /// the chip.
     fn load<M: SpiMemory>(
         &mut self,
         memory: &mut M,
@@ -84,7 +86,7 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         let line = &mut self.lines[cached.unwrap_or_else(oldest)];
         if cached.is_none() {
             line.write_back(memory)?;
-            // Empty while a failed read may leave parts of two lines in it.
+            // The line is empty during the read, which could fail half way and leave parts of two lines in it.
             line.start = None;
             let start = address - address % BYTES as u32;
             memory.read(start, &mut line.bytes)?;
@@ -94,10 +96,10 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         Ok(line)
     }
 
-    /// Reads bytes, as they were written last.
+    /// Reads bytes, from the cache where they are cached and else from the chip.
     ///
     /// # Errors
-    /// The chip's; the call may be made again.
+    /// The chip's error; the call may be made again.
     pub fn read<M: SpiMemory>(
         &mut self,
         memory: &mut M,
@@ -119,10 +121,10 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         Ok(())
     }
 
-    /// Writes bytes into the cache; whole lines that are not cached go to the chip.
+    /// Writes bytes into the cache; whole lines that are not cached go to the chip directly.
     ///
     /// # Errors
-    /// The chip's; a prefix of the bytes may be written. The call may be made again.
+    /// The chip's error; a prefix of the bytes may be written. The call may be made again.
     pub fn write<M: SpiMemory>(
         &mut self,
         memory: &mut M,
@@ -147,7 +149,7 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
         Ok(())
     }
 
-    /// How many of `bytes` bytes from an address on lie in the same line.
+    /// How many of the `bytes` bytes from `address` on lie in the line of the first.
     fn to_line_end(address: u32, bytes: usize) -> usize {
         bytes.min(BYTES - address as usize % BYTES)
     }
@@ -155,7 +157,7 @@ impl<const LINES: usize, const BYTES: usize> LineCache<LINES, BYTES> {
     /// Writes all dirty lines back. They stay cached.
     ///
     /// # Errors
-    /// The chip's; lines that were not written back stay dirty. The call may be made again.
+    /// The chip's error; lines that were not written back stay dirty. The call may be made again.
     pub fn flush<M: SpiMemory>(&mut self, memory: &mut M) -> Result<(), SpiError<M::Error>> {
         self.lines.iter_mut().try_for_each(|line| line.write_back(memory))
     }

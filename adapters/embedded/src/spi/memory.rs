@@ -7,7 +7,7 @@ pub trait SpiMemory {
     /// The bus's own error.
     type Error;
 
-    /// Bytes of the chip: addresses are 0 to `capacity() - 1`.
+    /// Capacity of the chip in bytes: addresses are 0 to `capacity() - 1`.
     fn capacity(&self) -> u32;
 
     /// Reads bytes from `address` on, in as many transactions as the chip needs.

@@ -1,8 +1,8 @@
 //! SPI NOR flash: W25Q, MX25L, GD25Q, AT25SF and compatible chips, on one data line.
 //!
-//! Promises upward: bytes are written as in RAM. A sector is erased only when a bit must go from 0 to 1. Bytes that a call does
-//! not name keep their values, also when the bus fails half way: the driver keeps the sector, and the next call finishes it.
-//! Every page programmed is read back and compared.
+//! Promises upward: any byte may be overwritten, as in RAM. A sector is erased only when a bit must go from 0 to 1.
+//! Bytes that a call does not name keep their values, also when the bus fails half way: the driver keeps the sector's
+//! bytes in RAM, and the next call finishes writing them. Every page programmed is read back and compared.
 //! Asks from below: a `SpiDevice` whose transactions hold the chip select, and a delay between two polls. Power must stay on
 //! while a sector is erased and programmed: if it fails, up to 4 KiB around the last write are lost.
 //!
@@ -30,19 +30,20 @@ const ERASE: u8 = 0x20;
 const PROGRAM: u8 = 0x02;
 const READ: u8 = 0x03;
 
-/// Bit of the status register: the chip is busy.
+/// Bit of the status register that is set while the chip is busy.
 const BUSY: u8 = 1;
 /// Bytes of a sector, the unit of erasing.
 const SECTOR: u32 = 1 << 12;
-/// Bytes of a page, the most that one command programs.
+/// Bytes of a page, the maximum that one command programs.
 const PAGE: u32 = 1 << 8;
-/// From deep power-down to the first command: at most 30 us on these chips (tRES1).
+/// Wait in us between the wake command and the next one: these chips need at most 30 (tRES1).
 const WAKE_US: u32 = 50;
-/// A page takes 0.4 to 3 ms (tPP), a sector 45 to 400 ms (tSE): the limits are five times the longest.
+/// Programming a page takes 0.4 to 3 ms (tPP), erasing a sector 45 to 400 ms (tSE): the limits are five times the
+/// longest.
 const PROGRAM_WAIT: PollLimit = PollLimit { step_us: 100, steps: 150 };
 const ERASE_WAIT: PollLimit = PollLimit { step_us: 2000, steps: 1000 };
 
-/// How often to poll, and how many times at most.
+/// Microseconds between two polls, and the maximum number of polls.
 #[derive(Clone, Copy)]
 struct PollLimit {
     step_us: u32,
@@ -58,7 +59,7 @@ pub struct Nor25<D, T> {
     device: D,
     delay: T,
     capacity: u32,
-    /// What is left to do until the chip holds `sector`; `None`: nothing.
+    /// What remains to be done until the chip holds the bytes of `sector`; `None`: nothing.
     unfinished: Option<PendingSector>,
     sector: [u8; SECTOR as usize],
 }
@@ -66,16 +67,16 @@ pub struct Nor25<D, T> {
 /// A sector that is not completely written yet.
 #[derive(Clone, Copy, Debug)]
 struct PendingSector {
-    /// First address.
+    /// Address of the sector's first byte.
     at: u32,
     /// Whether the sector must be erased first, since a bit goes from 0 to 1.
     erase: bool,
-    /// Offset of the first page that may differ.
+    /// Offset in the sector of the first page that may still differ on the chip.
     page: u32,
 }
 
 impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
-    /// Wakes the chip and reads its capacity. Its contents are kept.
+    /// Wakes the chip and reads its capacity. The chip keeps its contents.
     ///
     /// # Errors
     /// [`SpiError::WrongCapacity`]: no chip, or one that needs four address bytes; [`SpiError::Busy`]; [`SpiError::Bus`].
@@ -106,7 +107,7 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
     /// Finishes a write that a bus error interrupted, and returns device and delay.
     ///
     /// # Errors
-    /// The driver itself, and the error: nothing is lost.
+    /// Returns the driver with the error, so that the unfinished write is not lost.
     #[expect(clippy::result_large_err, reason = "the chip itself comes back, to be tried again")]
     #[expect(clippy::type_complexity, reason = "two pairs")]
     pub fn release(mut self) -> Result<(D, T), (Self, SpiError<D::Error>)> {
@@ -136,12 +137,13 @@ impl<D: SpiDevice, T: DelayNs> Nor25<D, T> {
         self.wait(limit)
     }
 
-    /// Writes `sector` to the chip, if that is unfinished: erases, programs the pages that differ, and reads them back.
+    /// If a write of `sector` is unfinished, finishes it: erases if need be, programs the pages that differ, and reads
+    /// them back.
     ///
-    /// After a bus error the next call goes on where this one stopped.
+    /// After a bus error the next call continues where this one stopped.
     fn finish(&mut self) -> Result<(), SpiError<D::Error>> {
         let Some(mut left) = self.unfinished else { return Ok(()) };
-        // The chip may still be busy with a command after which the bus failed.
+        // If the bus failed after a command, the chip may still be executing that command.
         self.wait(ERASE_WAIT)?;
         if left.erase {
             self.modify(ERASE, left.at, &[], ERASE_WAIT)?;
@@ -187,8 +189,8 @@ impl<D: SpiDevice, T: DelayNs> SpiMemory for Nor25<D, T> {
 
     /// Writes bytes as [`SpiMemory::write`] says.
     ///
-    /// [`SpiError::WornOut`] when a page differs after it was programmed: the driver keeps the sector, and every later call
-    /// tries it again.
+    /// [`SpiError::WornOut`] when a page differs after it was programmed: the driver keeps the sector's bytes, and
+    /// every later call tries to write them again.
     fn write(&mut self, mut address: u32, mut bytes: &[u8]) -> Result<(), SpiError<D::Error>> {
         check_bounds(self.capacity, address, bytes.len())?;
         while !bytes.is_empty() {

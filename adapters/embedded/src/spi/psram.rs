@@ -31,30 +31,30 @@ const READ_ID: u8 = 0x9F;
 
 /// The "known good die" byte of a chip that passed its maker's tests; one that failed has 0x55.
 const GOOD: u8 = 0x5D;
-/// A burst stays in a page of 2^10 bytes, at any clock and on every maker's chip.
+/// Bytes of a page. A burst never crosses a page's end, which is right at any clock and on every maker's chip.
 const PAGE: u32 = 1 << 10;
 /// The highest clock at which READ, without a wait byte, is specified.
 const PLAIN_HZ: u32 = 33_000_000;
 /// Bytes before the data: command, address, and FAST READ's wait byte.
 const OVERHEAD: u32 = 5;
-/// From power-up, or from a reset, to the next command: at most 150 us by the data sheets.
+/// Wait in us after power-up or a reset before the next command: chips need at most 150 by the data sheets.
 const WAKE_US: u32 = 150;
 
 /// Size and timing of a PSRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsramSettings {
-    /// Bytes of the chip, at most 2^24.
+    /// Capacity of the chip in bytes, at most 2^24.
     pub capacity: u32,
-    /// The most data bytes of a transaction, at least 1.
+    /// Maximum number of data bytes in a transaction, at least 1.
     pub burst: u32,
     /// Whether to use FAST READ instead of READ: needed above 33 MHz.
     pub fast: bool,
 }
 
 impl PsramSettings {
-    /// Settings for a chip of 8 MiB (64 Mbit) at a clock.
+    /// Settings for a chip of 8 MiB (64 Mbit) on a bus with a clock of `hz`.
     ///
-    /// `None` below 8 MHz, where no byte fits into a burst.
+    /// `None` below 8 MHz, where no data byte fits into a burst.
     ///
     /// The burst is the longest that takes at most 6 us, which leaves 2 us for gaps that the bus driver makes between bytes.
     ///
@@ -65,7 +65,7 @@ impl PsramSettings {
     /// assert_eq!(PsramSettings::at_clock(1_000_000), None);
     /// ```
     pub const fn at_clock(hz: u32) -> Option<Self> {
-        // 6 us have six bits for each MHz; 8 bits a byte.
+        // The bus transfers 6 bits in 6 us for each MHz of its clock; a byte has 8 bits.
         let bytes = hz / 1_000_000 * 6 / 8;
         if bytes <= OVERHEAD {
             return None;
@@ -107,7 +107,7 @@ impl<D: SpiDevice> Psram<D> {
 
     /// The chip's id: the maker's number and the "known good die" byte.
     ///
-    /// The maker is 0x0D for AP Memory and Espressif; the byte is 0x5D.
+    /// The maker's number is 0x0D for AP Memory and Espressif; a good die's byte is 0x5D.
     ///
     /// # Errors
     /// [`SpiError::Bus`].
@@ -122,7 +122,7 @@ impl<D: SpiDevice> Psram<D> {
         self.device
     }
 
-    /// How many of `bytes` bytes from an address on fit into one transaction.
+    /// How many of the `bytes` bytes from `address` on fit into one transaction.
     fn transfer_len(&self, address: u32, bytes: usize) -> usize {
         bytes.min((PAGE - address % PAGE).min(self.settings.burst) as usize)
     }

@@ -1,4 +1,4 @@
-//! Blocks of a chip's bytes.
+//! Blocks allocated from a chip's bytes.
 //!
 //! Promises upward: no read or write leaves its block; a block that is not live is refused before anything is sent.
 //! Asks from below: [`Range`] to allocate addresses, [`LineCache`] to access bytes.
@@ -11,14 +11,14 @@ use super::memory::SpiMemory;
 
 /// A chip whose bytes are allocated as blocks.
 ///
-/// `S` lends the slots for the records of blocks: 32 bytes each, one more than blocks live at once. The cache has `LINES`
-/// lines of `BYTES` bytes (a power of two); with 0 lines every access goes to the chip.
+/// `S` lends the slots that record blocks, 32 bytes each: one slot more than the maximum number of live blocks. The
+/// cache has `LINES` lines of `BYTES` bytes (a power of two); with 0 lines every access goes to the chip.
 ///
-/// Bytes that were written are on the chip after [`SpiRegion::flush`], not before.
+/// Written bytes are certain to be on the chip only after [`SpiRegion::flush`].
 #[derive(Debug)]
 pub struct SpiRegion<M, S, const LINES: usize, const BYTES: usize> {
     memory: M,
-    /// Addresses of the chip.
+    /// Allocates addresses of the chip.
     range: Range<S, GoodFit>,
     cache: LineCache<LINES, BYTES>,
 }
@@ -26,10 +26,12 @@ pub struct SpiRegion<M, S, const LINES: usize, const BYTES: usize> {
 impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M, S, LINES, BYTES> {
     /// A region over a whole chip, all of it free.
     ///
-    /// Blocks are multiples of `granule` bytes, a power of two; if that is a multiple of a line, no two blocks share a line.
+    /// Blocks are multiples of `granule` bytes, a power of two; if `granule` is a multiple of `BYTES`, no two blocks
+    /// share a line.
     ///
     /// # Errors
-    /// [`AllocError`]: the granule is no power of two, the capacity no multiple of it and of the line, or there is no slot.
+    /// [`AllocError`]: `granule` is no power of two, the capacity no multiple of `granule` and of `BYTES`, or there is
+    /// no slot.
     pub fn new(memory: M, slots: S, granule: u64) -> Result<Self, AllocError> {
         let capacity = u64::from(memory.capacity());
         if !capacity.is_multiple_of(BYTES as u64) {
@@ -48,7 +50,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
         self.range.allocate(request)
     }
 
-    /// Frees a block; bytes that were not written back yet never are. O(lines).
+    /// Frees a block; dirty lines within the block are dropped, not written back. O(lines).
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live.
@@ -86,9 +88,9 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
         Ok(self.cache.write(&mut self.memory, address, bytes)?)
     }
 
-    /// The address on the chip of `bytes` bytes of a block, from `offset` on.
+    /// Address on the chip of `offset` in a block, after a check that `bytes` bytes from there on lie in the block.
     fn locate(&self, block: &Block, offset: u64, bytes: usize) -> Result<u32, AccessError<M::Error>> {
-        // The recorded block: the caller may have changed fields of the handle.
+        // Uses the recorded address and size: the caller may have changed fields of the handle.
         let block = self.range.recorded(block)?;
         let outside = AccessError::OutsideBlock { offset, bytes, block: block.bytes };
         match offset.checked_add(bytes as u64) {
@@ -100,7 +102,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
     /// Writes all dirty lines to the chip. O(lines).
     ///
     /// # Errors
-    /// The chip's. Lines that were not written back stay dirty; the call may be made again.
+    /// The chip's error. Lines that were not written back stay dirty; the call may be made again.
     pub fn flush(&mut self) -> Result<(), SpiError<M::Error>> {
         self.cache.flush(&mut self.memory)
     }
@@ -108,7 +110,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
     /// Flushes the cache and returns the chip and the slots.
     ///
     /// # Errors
-    /// The region, and the chip's error: nothing is lost.
+    /// Returns the region with the chip's error, so that nothing is lost.
     #[expect(clippy::result_large_err, reason = "the region itself comes back, to be closed again")]
     #[expect(clippy::type_complexity, reason = "two pairs")]
     pub fn close(mut self) -> Result<(M, S), (Self, SpiError<M::Error>)> {
@@ -118,7 +120,7 @@ impl<M: SpiMemory, S: Slots, const LINES: usize, const BYTES: usize> SpiRegion<M
         }
     }
 
-    /// The chip. Bytes that were written are there after [`SpiRegion::flush`] only.
+    /// The chip. Written bytes are certain to be there only after [`SpiRegion::flush`].
     pub fn memory(&self) -> &M {
         &self.memory
     }

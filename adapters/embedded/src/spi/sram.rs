@@ -34,11 +34,11 @@ const MODE_BITS: u8 = 0b1100_0000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SramMode {
-    /// It does not: a transaction transfers one byte.
+    /// The address does not advance: a transaction transfers one byte.
     Byte = 0b0000_0000,
-    /// Within a page of 32 bytes: a transaction transfers at most a page.
+    /// The address wraps at the end of a page of 32 bytes: a transaction transfers at most one page.
     Page = 0b1000_0000,
-    /// Through the whole chip: one transaction transfers everything.
+    /// The address wraps at the end of the chip: one transaction transfers any length.
     #[default]
     Sequential = 0b0100_0000,
 }
@@ -47,7 +47,7 @@ pub enum SramMode {
 #[derive(Debug)]
 pub struct Sram23<D> {
     device: D,
-    /// The value of the mode register.
+    /// The value that was last written to the mode register and read back.
     mode: SramMode,
 }
 
@@ -65,7 +65,7 @@ impl<D: SpiDevice> Sram23<D> {
     /// Sets the mode and reads it back.
     ///
     /// # Errors
-    /// As [`Sram23::open`]. The mode is unknown then: call it again before any other call.
+    /// As [`Sram23::open`]. After an error the chip's mode is unknown: call `set_mode` again before any other method.
     pub fn set_mode(&mut self, mode: SramMode) -> Result<(), SpiError<D::Error>> {
         let written = mode as u8;
         self.device.write(&[WRITE_MODE, written]).map_err(SpiError::Bus)?;
@@ -84,7 +84,7 @@ impl<D: SpiDevice> Sram23<D> {
         self.device
     }
 
-    /// How many of `bytes` bytes from an address on fit into one transaction.
+    /// How many of the `bytes` bytes from `address` on fit into one transaction.
     fn transfer_len(&self, address: u32, bytes: usize) -> usize {
         match self.mode {
             SramMode::Byte => bytes.min(1),

@@ -26,22 +26,23 @@ pub(crate) use walk::{at_or_after, check, first_fit, last};
 
 use super::slot::{NONE, Slot, Slots};
 
-/// A key: an address in granules, or a size in granules above an address.
+/// A key: an address in granules, or a size in granules in the high half and an address in the low half.
 pub(crate) type Key = u64;
 
 /// The key order of a trie.
 pub(crate) trait Order: Copy {
-    /// Whether branches have the largest gap of their subtree.
+    /// Whether branches store the size of the largest gap in their subtree.
     const LARGEST: bool;
 
     /// The key of a gap.
     fn key(slot: &Slot) -> Key;
 
-    /// The path to a key: its bits, the first one as the top bit.
+    /// The path to a key: the bits in which keys of the trie differ, the first one as the top bit.
     fn path(self, key: Key) -> u64;
 }
 
-/// By the end of the gap, which stays when a block is cut from its low end. All addresses are below `2^width`.
+/// Order by the end of the gap, which stays when a block is cut from the gap's low end. All addresses are below
+/// `2^width`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByAddress {
     pub width: u32,
@@ -61,7 +62,7 @@ impl Order for ByAddress {
     }
 }
 
-/// By the size of the gap, then by its start. All keys share their first `shared` bits.
+/// Order by the size of the gap, then by its start. All keys of a trie share their first `shared` bits.
 #[derive(Clone, Copy)]
 pub(crate) struct BySize {
     pub shared: u32,
@@ -85,9 +86,9 @@ impl Order for BySize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "bytemuck", derive(bytemuck::Zeroable))]
 pub struct Branch {
-    /// The largest gap of the node's subtree (in address order only).
+    /// Size of the largest gap in the node's subtree (in address order only).
     largest: u32,
-    /// The parent; [`NONE`] for the root.
+    /// Index of the parent; [`NONE`] for the root.
     parent: u32,
 }
 
@@ -96,7 +97,7 @@ impl Branch {
     pub const EMPTY: Self = Self { largest: 0, parent: 0 };
 }
 
-/// A trie over some slots. The caller has its root, which is [`NONE`] for an empty trie.
+/// A trie over some slots. The caller stores its root, which is [`NONE`] for an empty trie.
 pub(crate) struct Trie<'a, S, O> {
     pub slots: &'a mut S,
     pub branches: &'a mut [Branch],
@@ -104,7 +105,7 @@ pub(crate) struct Trie<'a, S, O> {
 }
 
 impl<S: Slots, O: Order> Trie<'_, S, O> {
-    /// Adds a gap.
+    /// Adds the gap of record `i`.
     #[inline]
     pub fn insert(&mut self, root: &mut u32, i: u32) {
         let record = self.slots.slot_mut(i);
@@ -129,7 +130,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Removes a gap: a leaf of its subtree, if there is one, takes its place.
+    /// Removes the gap of record `i`: a leaf of its subtree, if there is one, takes its place.
     #[inline]
     pub fn remove(&mut self, root: &mut u32, i: u32) {
         let leaf = self.leaf(i);
@@ -159,7 +160,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
 
     /// Replaces node `from` by `to`, which must be in no trie.
     ///
-    /// `to` takes over the gap of `from`, or is the leaf that takes its place.
+    /// `to` is the record that takes over the gap of `from`, or the leaf that takes the place of `from`.
     #[inline]
     pub fn hand_over(&mut self, root: &mut u32, from: u32, to: u32) {
         let link = self.slots.slot(from).link;
@@ -172,7 +173,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Replaces the link of `parent` to `old` by one to `new`; the root if `parent` is [`NONE`].
+    /// Replaces the link of `parent` to `old` by one to `new`; sets the root if `parent` is [`NONE`].
     #[inline]
     fn replace(&mut self, root: &mut u32, parent: u32, old: u32, new: u32) {
         if parent == NONE {
@@ -183,7 +184,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
         }
     }
 
-    /// Recomputes the largest gaps from `at` up to `least`, and further up while they change.
+    /// Recomputes largest gaps from `at` up to its ancestor `least`, and further while they change.
     pub fn refresh(&mut self, mut at: u32, least: u32) {
         let mut passed = false;
         while at != NONE {
@@ -199,7 +200,7 @@ impl<S: Slots, O: Order> Trie<'_, S, O> {
     }
 }
 
-/// The largest gap of a subtree in address order; 0 for no node.
+/// Size of the largest gap in a subtree in address order; 0 for no node.
 pub(crate) fn largest(branches: &[Branch], i: u32) -> u32 {
     if i == NONE { 0 } else { branches[i as usize].largest }
 }

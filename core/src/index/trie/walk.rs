@@ -5,13 +5,15 @@ use super::{Branch, ByAddress, Key, Order, largest};
 use crate::error::{Violation, ensure};
 use crate::index::slot::{NONE, Slots};
 
-/// The node with the first key at or after `from`, or [`NONE`]. By size; `from` must share the first bits of the keys.
+/// The node with the first key at or after `from`, or [`NONE`]. In order by size, `from` must share the first bits of
+/// the keys.
 #[inline]
 pub(crate) fn at_or_after<S: Slots, O: Order>(slots: &S, order: O, root: u32, from: Key) -> u32 {
     let mut path = order.path(from);
     let (mut at, mut later) = (root, NONE);
     let (mut found, mut least) = (NONE, Key::MAX);
-    // Down the path of `from`: the answer is a node on it, or in the subtree right of its last turn to the left.
+    // Goes down the path of `from`: the answer is a node on it, or in the subtree right of the path's last turn to the
+    // left.
     while at != NONE {
         let slot = slots.slot(at);
         let key = O::key(slot);
@@ -25,7 +27,7 @@ pub(crate) fn at_or_after<S: Slots, O: Order>(slots: &S, order: O, root: u32, fr
         }
         at = slot.link[side];
     }
-    // All keys in that subtree are after `from`: the first is on its left edge.
+    // All keys in the subtree of `later` are after `from`: the first is on the subtree's left edge.
     while later != NONE {
         let slot = slots.slot(later);
         let key = O::key(slot);
@@ -62,7 +64,8 @@ pub(crate) fn first_fit<S: Slots>(
     if from >> order.width != 0 {
         return NONE;
     }
-    // Down the path of `from`, as by size, but only into subtrees with a gap that fits. All keys are at or after 0.
+    // Goes down the path of `from` as `at_or_after` does, but notes only subtrees with a gap that fits. No key is below
+    // 0, so from 0 on the whole trie is searched.
     let (mut at, mut later) = if from == 0 { (NONE, root) } else { (root, NONE) };
     let mut path = order.path(from);
     while at != NONE {
@@ -78,7 +81,8 @@ pub(crate) fn first_fit<S: Slots>(
         }
         at = slot.link[side];
     }
-    // The lowest fit after `from`: always into the lower subtree that has one.
+    // All keys in the subtree of `later` are after `from`: goes down to the lowest gap that fits, to the left where
+    // that has one.
     while later != NONE {
         let slot = slots.slot(later);
         let key = ByAddress::key(slot);

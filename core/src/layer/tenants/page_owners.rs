@@ -1,4 +1,4 @@
-//! A table of the tenant that has used each page: 16 bits for each page of the address range, in lent memory.
+//! A table of which tenant has used each page: 16 bits for each page of the address range, in lent memory.
 //!
 //! Promises upward: [`foreign`](PageOwners::foreign) is true whenever a byte of the range may have another tenant's data,
 //! and false for memory that only this tenant has used since it was last zeroed.
@@ -7,15 +7,15 @@
 //! Invariant: since the bytes of a page of tenant `t` were last zeroed or fresh from the source, no block but those of `t`
 //! contained any. A page with blocks of several tenants is MIXED until one block covers it entirely.
 
-/// No block has contained bytes of the page: they are fresh from the source.
+/// The note of a page of which no block has contained a byte: the page is fresh from the source.
 const FRESH: u16 = u16::MAX;
-/// Blocks of several tenants have contained bytes of the page.
+/// The note of a page of which blocks of several tenants have contained bytes.
 const MIXED: u16 = u16::MAX - 1;
 
-/// The table: one note for each of `notes.len()` pages of `2^page_bits` bytes from `base` on.
+/// Which tenant has used each page: one note for each page of `2^page_bits` bytes from `base` on.
 ///
 /// Larger pages need a smaller table and more zeroing: after two tenants have used a page, every later block in it is
-/// zeroed. For pages of 2 MiB in 80 GB the table has 40960 notes, 80 KB.
+/// zeroed. For pages of 2 MiB in 80 GiB the table has 40960 notes, 80 KiB.
 #[derive(Debug)]
 pub struct PageOwners<'a> {
     base: u64,

@@ -31,7 +31,7 @@ where
         Ok(())
     }
 
-    /// Succeeds up to the block's own size: the block keeps its size and gets a new ticket.
+    /// Succeeds for sizes up to the block's own: the block keeps its size and gets a new ticket.
     fn resize(&mut self, block: Block, bytes: u64) -> Result<Block, AllocError> {
         let refuse = |cause| Err(AllocError::new(cause, bytes));
         if bytes == 0 {

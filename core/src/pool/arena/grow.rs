@@ -1,7 +1,7 @@
 //! Takes and returns the segments of a [`BucketArena`](super::super::BucketArena).
 //!
-//! Promises upward: calls the source only when the class has no room, and fails only after it has returned all empty
-//! segments and tried again. Returns an unusable region at once.
+//! Promises upward: calls the source only when a class has no segment with room, and fails only after it has returned
+//! all empty segments and tried again. Returns an unusable region at once.
 //! Asks from below: a [`Source`]; records.
 
 use super::records::{NONE, link, unlink};
@@ -26,20 +26,22 @@ where
         if self.heads[class as usize] == NONE { self.grow(class) } else { Ok(()) }
     }
 
-    /// Whether there is a record for the next block of a class: on its segment's free list, or an unused one.
+    /// Whether there is a record for the next block of a class: on the free list of its first segment, or an unused
+    /// one.
     fn has_record(&self, class: u32) -> bool {
         let head = self.segments.as_ref().get(self.heads[class as usize] as usize);
         head.is_some_and(|segment| segment.free != NONE) || self.spare_blocks.has(self.blocks.as_ref().len())
     }
 
-    /// Takes a segment for a class: of the usual size, again after returning all empty segments, then of one block.
+    /// Takes a segment for a class: of the usual size, of that size after returning all empty segments, or else of one
+    /// block.
     fn grow(&mut self, class: u32) -> Result<(), Cause> {
         let records = |arena: &Self| arena.spare_segments.has(arena.segments.as_ref().len());
         if !records(self) && self.release_empty() == 0 {
             return Err(Cause::OutOfSlots);
         }
         let size = self.size(class);
-        // Whole blocks only; the last try adds room to align the base.
+        // The usual size is a multiple of the block size; the last attempt takes one block and room to align its start.
         let usual = (self.segment_bytes / size * size).max(size);
         for (bytes, reclaim) in [(usual, true), (usual, false), (size, false), (size + START_ALIGN, false)] {
             self.calls += 1;
@@ -77,7 +79,8 @@ where
         true
     }
 
-    /// Returns all segments without live blocks to the source; returns their bytes. O(segments + their blocks).
+    /// Returns all segments without live blocks to the source; returns the bytes given back. O(segments + their
+    /// blocks).
     pub(super) fn release_empty(&mut self) -> u64 {
         let mut given = 0;
         for segment in 0..self.spare_segments.fresh {
@@ -95,7 +98,7 @@ where
         given
     }
 
-    /// Frees the records of a segment that has been returned, and removes it from its list.
+    /// Frees the records of a segment that has been returned, and removes the segment from the list of its class.
     fn forget(&mut self, segment: u32, record: SegmentRecord) {
         let (segments, blocks) = (self.segments.as_mut(), self.blocks.as_mut());
         let mut free = record.free;

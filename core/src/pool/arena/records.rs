@@ -11,7 +11,7 @@
 
 use crate::source::Region;
 
-/// End of a list.
+/// The index that ends a list.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The record of one block: live, or on the free list of its segment. 32 bytes.
@@ -19,15 +19,15 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Opaque to callers, which only lend room for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockRecord {
-    /// First address of the block's place in its segment.
+    /// First address of the block's place in its segment, before any padding.
     pub(super) place: u64,
-    /// The ticket of its handle; 0 iff the block is not live.
+    /// The ticket of the block's handle; 0 iff the block is not live.
     pub(super) ticket: u64,
     /// Padding at the front of the place, for the alignment of the request, in bytes.
     pub(super) pad: u32,
-    /// The segment that contains the place.
+    /// Index of the segment that contains the place.
     pub(super) segment: u32,
-    /// The next record of its list.
+    /// Index of the next record in the list that this record is in.
     pub(super) next: u32,
 }
 
@@ -38,9 +38,9 @@ pub struct SegmentRecord {
     pub(super) region: Region,
     /// First address of block 0: the region's base, aligned.
     pub(super) start: u64,
-    /// Size class of all its blocks.
+    /// Size class of all blocks of the segment.
     pub(super) class: u32,
-    /// Number of blocks that fit; 0 iff the record is unused.
+    /// Number of blocks that fit into the segment; 0 iff the record is unused.
     pub(super) capacity: u32,
     /// Number of blocks carved so far: `carved <= capacity`.
     pub(super) carved: u32,
@@ -48,7 +48,7 @@ pub struct SegmentRecord {
     pub(super) live: u32,
     /// Head of the free list: the `carved - live` blocks that were carved and are not live.
     pub(super) free: u32,
-    /// Neighbours in the list of segments of this class with room (`next` also in the list of unused records).
+    /// Neighbours in the list of the class's segments with room, by index (`next` also in the list of unused records).
     pub(super) prev: u32,
     pub(super) next: u32,
 }
@@ -63,9 +63,9 @@ impl Default for SegmentRecord {
 /// Unused records of a slice: a stack of freed ones, and the tail that was never used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeRecords {
-    /// Top of the stack of freed records.
+    /// Index of the top of the stack of freed records.
     head: u32,
-    /// Records from here on were never used.
+    /// Records at this index and above were never used.
     pub(super) fresh: u32,
 }
 
@@ -78,7 +78,7 @@ impl FreeRecords {
         self.head != NONE || ((self.fresh as usize) < len && self.fresh != NONE)
     }
 
-    /// Takes an unused record of a slice of `len`; `next_of` reads a record's link.
+    /// Takes an unused record of a slice of `len` records; `next_of` reads a record's link.
     pub(super) fn take(&mut self, len: usize, next_of: impl FnOnce(u32) -> u32) -> Option<u32> {
         if self.head != NONE {
             let taken = self.head;

@@ -6,14 +6,14 @@ use crate::sync::Ordering;
 
 /// Receives messages from a peer that shares no memory with the host.
 ///
-/// Dropping it leaves the peer's ring open; see [`Receiver::close`].
+/// Dropping a `Receiver` leaves the peer's ring open; see [`Receiver::close`].
 pub struct Receiver<M: RingMemory, L: Link, D: Delay> {
     // The first field, so that it is dropped first: a link waits for copies in flight, which use the consumer's memory.
     channel: BlockingLink<L, D>,
     consumer: Consumer<M>,
-    /// Number of messages fetched to the shadow: its `written`.
+    /// Number of messages fetched to the shadow, modulo 2^32: the shadow's `written`.
     fetched: u32,
-    /// The `read` that the peer was sent last: at most the shadow's `read`.
+    /// The value of `read` that was last sent to the peer: at most the shadow's `read`.
     told: u32,
 }
 
@@ -23,7 +23,8 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// The peer must not use the ring yet.
     ///
     /// # Errors
-    /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's.
+    /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's
+    /// error.
     pub fn create(
         memory: M,
         layout: RingLayout,
@@ -33,7 +34,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     ) -> Result<Self, BridgeError<L::Error>> {
         let mut channel = BlockingLink { link, delay, backoff };
         if let Err(error) = channel.begin(&memory, layout) {
-            // The link before the memory that its copies use.
+            // Drops the link before `memory`, which its copies use.
             drop(channel);
             return Err(error);
         }
@@ -44,7 +45,8 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// The oldest message in the shadow.
     ///
     /// # Errors
-    /// As for [`Consumer::peek`]; [`RingError::Empty`] as of the last [`Receiver::refresh`].
+    /// As for [`Consumer::peek`]; [`RingError::Empty`] if no message is left that the last [`Receiver::refresh`]
+    /// fetched.
     pub fn peek(&mut self) -> Result<Message<'_, M>, RingError> {
         self.consumer.peek()
     }
@@ -52,7 +54,8 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// Copies the oldest message in the shadow to `out` and releases it; returns its length.
     ///
     /// # Errors
-    /// As for [`Consumer::pop`]; [`RingError::Empty`] as of the last [`Receiver::refresh`].
+    /// As for [`Consumer::pop`]; [`RingError::Empty`] if no message is left that the last [`Receiver::refresh`]
+    /// fetched.
     pub fn pop(&mut self, out: &mut [u8]) -> Result<usize, RingError> {
         self.consumer.pop(out)
     }
@@ -65,10 +68,12 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         self.consumer.skip()
     }
 
-    /// Submits the copy of `read` to the peer, which frees slots there. [`Receiver::refresh`] does so too.
+    /// Submits a copy of the counter `read` to the peer, which frees slots there.
+    ///
+    /// [`Receiver::refresh`] does this too.
     ///
     /// # Errors
-    /// The link's.
+    /// The link's error.
     pub fn acknowledge(&mut self) -> Result<(), BridgeError<L::Error>> {
         let (read, layout) = (self.consumer.read(), self.consumer.layout());
         if read != self.told {
@@ -78,12 +83,12 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         Ok(())
     }
 
-    /// Copies the peer's new messages to the shadow; returns the number of messages there.
+    /// Copies the peer's new messages to the shadow; returns the number of messages in the shadow.
     ///
     /// At most five copies: one of `read`, one of the header (two once the peer has closed the ring), two of slots.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's counter is impossible.
+    /// The link's error; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's counter is impossible.
     pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
         self.acknowledge()?;
         let (memory, layout) = (self.consumer.memory(), self.consumer.layout());
@@ -132,7 +137,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
         }
     }
 
-    /// The counters of this side.
+    /// The counters of the consumer.
     pub fn counted(&self) -> RingCounters {
         self.consumer.memory().header().telemetry[1].snapshot().unwrap_or_default()
     }
@@ -145,7 +150,7 @@ impl<M: RingMemory, L: Link, D: Delay> Receiver<M, L, D> {
     /// Closes the ring for the peer: no message will be read any more.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]. Then the peer may not have been notified.
+    /// The link's error; [`BridgeError::Late`]. After an error the peer may not have been notified.
     pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
         self.acknowledge()?;
         let layout = self.consumer.layout();

@@ -6,12 +6,13 @@ use crate::sync::Ordering;
 
 /// Sends messages to a peer that shares no memory with the host.
 ///
-/// Dropping it leaves unflushed messages unsent, and the peer's ring open; see [`Sender::close`].
+/// Dropping a `Sender` leaves unflushed messages unsent, and the peer's ring open; see [`Sender::close`].
 pub struct Sender<M: RingMemory, L: Link, D: Delay> {
     // The first field, so that it is dropped first: a link waits for copies in flight, which use the producer's memory.
     channel: BlockingLink<L, D>,
     producer: Producer<M>,
-    /// The `written` that was flushed last: at most the shadow's `written`, and at most the slots behind it.
+    /// The value of `written` that was last flushed: the shadow's `written`, or at most as many messages behind as
+    /// there are slots.
     sent: u32,
 }
 
@@ -21,7 +22,8 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// The peer must not use the ring yet.
     ///
     /// # Errors
-    /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's.
+    /// [`RingError::BadLayout`] when `memory` has fewer words than [`shadow_words`](super::shadow_words); the link's
+    /// error.
     pub fn create(
         memory: M,
         layout: RingLayout,
@@ -31,7 +33,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     ) -> Result<Self, BridgeError<L::Error>> {
         let mut channel = BlockingLink { link, delay, backoff };
         if let Err(error) = channel.begin(&memory, layout) {
-            // The link before the memory that its copies use.
+            // Drops the link before `memory`, which its copies use.
             drop(channel);
             return Err(error);
         }
@@ -42,7 +44,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// Claims a slot of the shadow for a message, which [`Sender::flush`] sends.
     ///
     /// # Errors
-    /// As for [`Producer::claim`]; [`RingError::Full`] as of the last [`Sender::refresh`].
+    /// As for [`Producer::claim`]; [`RingError::Full`] if no slot is left that the last [`Sender::refresh`] found free.
     pub fn claim(&mut self, bytes: usize) -> Result<Claim<'_, M>, RingError> {
         self.producer.claim(bytes)
     }
@@ -60,7 +62,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// At most two copies of slots and one of a counter.
     ///
     /// # Errors
-    /// The link's.
+    /// The link's error.
     pub fn flush(&mut self) -> Result<(), BridgeError<L::Error>> {
         let (written, layout) = (self.producer.written(), self.producer.layout());
         if written == self.sent {
@@ -75,16 +77,16 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
         Ok(())
     }
 
-    /// Fetches the peer's counter; returns the number of free slots.
+    /// Fetches the peer's counter of messages read; returns the number of free slots.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's counter is impossible.
+    /// The link's error; [`BridgeError::Late`]; [`RingError::Corrupt`] when the peer's counter is impossible.
     pub fn refresh(&mut self) -> Result<u32, BridgeError<L::Error>> {
         let memory = self.producer.memory();
         let image = self.channel.fetch(memory, self.producer.layout())?;
         let control = &memory.header().control;
         let read = image[at::READ].load(Ordering::Relaxed);
-        // The peer cannot have read messages that were not sent.
+        // The peer cannot have read messages that were not flushed.
         if self.sent.wrapping_sub(read) > self.producer.layout().slots() {
             let what = "the peer counts messages as read that were not sent";
             return Err(RingError::Corrupt { what, found: read }.into());
@@ -122,12 +124,12 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// Waits until all flushed messages have been copied.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`].
+    /// The link's error; [`BridgeError::Late`].
     pub fn settle(&mut self) -> Result<(), BridgeError<L::Error>> {
         self.channel.settle()
     }
 
-    /// The counters of this side.
+    /// The counters of the producer.
     pub fn counted(&self) -> RingCounters {
         self.producer.memory().header().telemetry[0].snapshot().unwrap_or_default()
     }
@@ -140,7 +142,7 @@ impl<M: RingMemory, L: Link, D: Delay> Sender<M, L, D> {
     /// Flushes, and closes the ring for the peer: no message will follow.
     ///
     /// # Errors
-    /// The link's; [`BridgeError::Late`]. Then the peer may not have been notified.
+    /// The link's error; [`BridgeError::Late`]. After an error the peer may not have been notified.
     pub fn close(mut self) -> Result<(), BridgeError<L::Error>> {
         self.flush()?;
         let layout = self.producer.layout();
