@@ -16,13 +16,13 @@ use crate::disk::StoreFile;
 use crate::fault::FileFault;
 use rustix::rand::GetRandomFlags;
 
-/// Bytes of a block, which disks write at once.
+/// Bytes of a log block, which disks write as one unit.
 pub(super) const BLOCK: usize = 4096;
 
-/// Bytes of a block's header.
+/// Bytes of a log block's header.
 const HEADER: usize = 64;
 
-/// Bytes for records in a block.
+/// Bytes of a log block that hold records.
 const PAYLOAD: usize = BLOCK - HEADER;
 
 /// The first bytes of every block.
@@ -31,25 +31,26 @@ pub(super) const MAGIC: [u8; 8] = *b"terrace\x1a";
 /// The version of the format of logs and superblock. Version 1 had no superblock, and no identity in blocks.
 pub(super) const VERSION: u32 = 2;
 
-/// A flag: the block is the last of its group.
+/// Flag in a block's header: the block is the last of a group, which recovery applies whole or not at all.
 const GROUP_END: u32 = 1;
 
-/// Where the header holds the checksum.
+/// Bytes of the header that hold the checksum.
 const CRC: std::ops::Range<usize> = 44..48;
 
-/// Bytes of each of a log's two frames: up to 64 blocks are written at once.
+/// Bytes of each of the two I/O buffers of a log, so that up to 64 blocks are written at once.
 pub(super) const FRAME: usize = 64 * BLOCK;
 
-/// A store's files take at least this multiple of the bytes of its records: the log has room for twice the records, in two
-/// copies, and as much is reserved for the next log.
+/// The least ratio of the bytes of a store's files to the bytes of its log records. The log has room for twice the
+/// records (2 x), in two copies (2 x), and as much again is reserved for the next log (2 x).
 pub(super) const SPACE_AMPLIFICATION: u64 = 8;
 
-/// Bytes of the file of a log of so many blocks.
+/// Bytes of the file of a log with `blocks` blocks: the file holds two copies of it.
 pub(super) fn file_bytes(blocks: u64) -> u64 {
     blocks.saturating_mul(2 * BLOCK as u64)
 }
 
-/// The most blocks that records of so many bytes need: a record that does not fit into a block begins the next one.
+/// The most blocks that records of `bytes` bytes in all need: a record that does not fit into the rest of a block
+/// begins the next block.
 pub(super) fn blocks_for(bytes: u64) -> u64 {
     bytes / (PAYLOAD - MAX_RECORD_BYTES + 1) as u64 + 1
 }
@@ -59,10 +60,10 @@ pub(super) fn blocks_for(bytes: u64) -> u64 {
 pub(super) struct Identity(pub [u8; 16]);
 
 impl Identity {
-    /// A new identity.
+    /// Creates a random identity.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of `getrandom`.
     pub(super) fn random() -> Result<Self, StoreError> {
         let mut bytes = [0; 16];
         let refused = |error: rustix::io::Errno| FileFault::new("getrandom", "a new store", 0, error.raw_os_error());
@@ -77,7 +78,7 @@ pub(super) struct BlockHeader {
     pub identity: Identity,
     pub generation: u32,
     pub sequence: u64,
-    /// Number of the log's first blocks that were durable when this one was written.
+    /// How many blocks at the start of the log were durable when this block was written.
     pub acked: u64,
     /// Whether the block is the last of its group.
     pub last: bool,
@@ -86,7 +87,7 @@ pub(super) struct BlockHeader {
 /// Collects records into blocks.
 #[derive(Debug, Default)]
 pub(super) struct BlockWriter {
-    /// Whole blocks with empty headers.
+    /// Whole blocks, whose headers are still zeros.
     bytes: Vec<u8>,
     /// Bytes of records in each block.
     lengths: Vec<u32>,
@@ -111,17 +112,17 @@ impl BlockWriter {
         self.lengths.push(0);
     }
 
-    /// Number of blocks so far; a group has at least one.
+    /// Number of blocks so far; at least 1, because even a group without records takes a block.
     pub(super) fn blocks(&self) -> u64 {
         self.lengths.len().max(1) as u64
     }
 
-    /// Bytes of the records so far.
+    /// Total bytes of the records so far.
     pub(super) fn records(&self) -> u64 {
         self.lengths.iter().map(|length| u64::from(*length)).sum()
     }
 
-    /// The finished blocks of a group, numbered on from the header `first`.
+    /// Writes the headers, and returns the blocks as one group, whose sequence numbers start with that of `first`.
     pub(super) fn finish(mut self, first: BlockHeader) -> Vec<u8> {
         if self.lengths.is_empty() {
             self.start_block();
@@ -152,7 +153,7 @@ impl BlockHeader {
         block[CRC].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Decodes a block into its header and records. `None` unless the block is whole.
+    /// Decodes a block into its header and records; `None` if it is damaged, or no block of this format version.
     pub(super) fn decode(block: &[u8]) -> Option<(Self, &[u8])> {
         let mut input = ByteReader { bytes: block };
         let magic: [u8; 8] = input.take()?;
@@ -168,7 +169,8 @@ impl BlockHeader {
     }
 }
 
-/// Rejects a first block, or a page of a superblock, of another program or version; zeros are accepted.
+/// Fails if the first block of a log, or a page of a superblock, was written by another program or in another version
+/// of the format. Accepts zeros.
 ///
 /// # Errors
 /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`].
@@ -238,7 +240,7 @@ mod tests {
 
     #[test]
     fn records_take_no_more_blocks_than_is_foreseen() {
-        // The worst case of unused space: after two records of this length, the largest does not fit.
+        // The worst case of unused space in a block: after two records of this length, the largest record does not fit.
         let (half, largest) = ([7; 995], [7; MAX_META_BYTES]);
         for meta in [&half[..], &largest[..], &[]] {
             let (mut writer, mut bytes) = (BlockWriter::default(), 0);

@@ -17,11 +17,11 @@ use crate::disk::StoreFile;
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 
-/// How often pieces are made durable: in place, and once more after a move.
+/// How often a commit tries to make its pieces durable: where they lie, and once more after moving them.
 const ROUNDS: usize = 2;
 
 impl StoreShared {
-    /// Makes changes durable, all or none.
+    /// Makes the changes of one commit durable, all or none.
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<(), StoreError> {
         // seeded: change_admitted: changes.iter().try_for_each(|change| change.check(&self.space))? => ()
         changes.iter().try_for_each(|change| change.check(&self.space))?;
@@ -29,16 +29,16 @@ impl StoreShared {
         self.pending().push(PendingCommit { changes, reply });
         let mut log = self.log.lock().await;
         let group = std::mem::take(&mut *self.pending());
-        // The group is empty if another commit took this one with its own.
+        // `group` is empty if another commit has written these changes together with its own.
         if let Some(log) = log.as_mut().filter(|_| !group.is_empty()) {
             self.commit_all(log, group).await;
         }
         drop(log);
-        // The first holder of the log after the push above has sent a result.
+        // The first task that locked the log after the push above has written these changes, and has sent the result.
         outcome.await.unwrap_or(Err(StoreError::BadOptions("a commit was lost")))
     }
 
-    /// Commits a group at once; if that fails, each commit by itself.
+    /// Commits all changes of `group` at once; if that fails, commits the changes of each pending commit by themselves.
     async fn commit_all(&self, log: &mut Log, group: Vec<PendingCommit>) {
         let all: Vec<Change> = group.iter().flat_map(|pending| &pending.changes).cloned().collect();
         match self.commit_group(log, &all).await {
@@ -51,7 +51,7 @@ impl StoreShared {
         }
     }
 
-    /// Makes changes durable. Caller must hold the log.
+    /// Makes a group of changes durable, then applies it to the map. The caller must hold the lock of the log.
     pub(super) async fn commit_group(&self, log: &mut Log, group: &[Change]) -> Result<(), StoreError> {
         // seeded: log_gone_for_good: self.gone.get() => None::<&StoreFile>
         if let Some(&file) = self.gone.get() {
@@ -62,12 +62,12 @@ impl StoreShared {
         self.grow_reserve(log, bytes).await?;
         self.record(log, group, &touched).await?;
         let replaced = self.map().apply(touched);
-        // Outside the map's lock: dropping the last reference to a piece frees its extent.
+        // Drop after the map is unlocked: dropping the last reference to a piece locks the space to free its extent.
         drop(replaced);
         Ok(())
     }
 
-    /// The objects after a group, and the bytes of a snapshot's records then.
+    /// The objects that a group changes, as they are afterwards, and the bytes of a snapshot's records then.
     fn preview(&self, group: &[Change]) -> (Updates, u64) {
         let map = self.map();
         let touched = map.after(group.iter());
@@ -75,7 +75,8 @@ impl StoreShared {
         (touched, bytes)
     }
 
-    /// Makes the pieces of a group durable, after moving those in suspect slabs elsewhere.
+    /// Makes the pieces of a group durable: moves those in suspect slabs (a sync of them has failed) to other slabs,
+    /// then syncs.
     async fn make_pieces_durable(&self, group: &[Change]) -> Result<(), StoreError> {
         let pieces = || group.iter().filter_map(Change::piece);
         let mut last = Ok(());
@@ -93,7 +94,7 @@ impl StoreShared {
                         slabs.insert(slab);
                         names |= unnamed;
                     }
-                    // A sync of that slab has failed meanwhile.
+                    // A sync of the slab has failed since the loop above.
                     // unseeded: suspect_refused: no sync is under way beside that of the holder of the log
                     Durability::Suspect(slab) => done = Err(StoreError::unsynced(StoreFile::Slab(slab))),
                 }
@@ -106,7 +107,7 @@ impl StoreShared {
         last
     }
 
-    /// Syncs slabs in parallel, then the directory if `names`.
+    /// Syncs slabs in parallel, then the directory if `names` is set: the name of some slab is not durable yet.
     async fn sync_slabs(&self, slabs: BTreeSet<u32>, names: bool) -> Result<(), StoreError> {
         let mut under_way = Vec::new();
         for slab in slabs {

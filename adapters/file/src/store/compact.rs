@@ -15,26 +15,29 @@ use crate::disk::StoreFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Empty slabs that stay, so that a store whose use varies does not create and remove files.
+/// How many empty slabs compaction keeps, so that a store whose usage varies does not create and remove files all the
+/// time.
 const SPARE: usize = 1;
 
-/// A slab with less than a quarter in use is sparse: moving a byte out frees three.
+/// A slab is sparse if less than a quarter of it is in use: moving its pieces frees three times the bytes moved, or
+/// more.
 const SPARSE: u64 = 4;
 
-/// Bytes moved before they are committed: other commits wait meanwhile.
+/// How many bytes compaction moves before it commits their new location. It holds the log meanwhile, so other commits
+/// wait.
 const BATCH: u64 = 8 << 20;
 
 /// Pieces by slab and offset, each with the objects and parts that refer to it.
 type PiecesByLocation = BTreeMap<(u32, u64), Vec<(u64, u32, Arc<Piece>)>>;
 
 impl StoreShared {
-    /// Removes garbage and empty slabs, and empties one sparse slab.
+    /// Removes unneeded files and empty slabs, then moves the pieces out of one sparse slab.
     pub(super) async fn compact(&self, log: &mut Log) -> Result<(), StoreError> {
         self.remove_vacant(log, SPARE).await;
         let Some(slab) = self.space.retire_sparse() else { return Ok(()) };
         let slabs = BTreeSet::from([slab]);
         let moved = self.evacuate(log, &slabs).await;
-        // Pieces that are not durable stay in the slab: then it remains in use.
+        // Pieces that are not durable were not moved: a slab that has some is opened for allocation again.
         self.space.reopen(&slabs);
         self.remove_vacant(log, SPARE).await;
         moved
@@ -50,7 +53,8 @@ impl StoreShared {
         if needs > cap { Err(StoreError::CapTooSmall { needs, cap }) } else { Ok(()) }
     }
 
-    /// Shrinks the store below the cap. Empties many slabs at once, because finding their pieces takes a walk over all objects.
+    /// Shrinks the store below the cap. Empties many slabs at once, because finding their pieces takes a walk over all
+    /// objects.
     pub(super) async fn fit(&self, log: &mut Log) -> Result<(), StoreError> {
         if self.space.is_over_cap() {
             self.remove_vacant(log, 0).await;
@@ -63,7 +67,7 @@ impl StoreShared {
                 _ => self.evacuate(log, &slabs).await,
             };
             match moved {
-                // Free space is too scattered: emptying fewer slabs leaves more of it to move pieces to.
+                // Free space is too fragmented: emptying fewer slabs leaves more of it to move pieces to.
                 Err(StoreError::Full { .. }) if slabs.len() > 1 => together = slabs.len() / 2,
                 Err(StoreError::Full { .. }) => return Err(self.cap_too_small(log)),
                 other => other?,
@@ -73,21 +77,22 @@ impl StoreShared {
         Ok(())
     }
 
-    /// The error for durable pieces that exceed the cap.
+    /// The error when the durable pieces exceed the cap.
     fn cap_too_small(&self, log: &Log) -> StoreError {
         let [_, live, _, cap] = self.space.usage();
         StoreError::CapTooSmall { needs: live + log.bytes() + log.reserve(log.next_blocks) + superblock::BYTES, cap }
     }
 
     async fn remove_vacant(&self, log: &mut Log, keep: usize) {
-        // A caller that finds no room meanwhile waits for this lock, and then looks again: a slab counts until it is removed.
+        // The bytes of an empty slab count until its file is removed. A task that finds no room before that waits for
+        // this lock, then tries again.
         let _growing = self.growing.lock().await;
         let vacant = self.space.take_vacant(keep);
         log.garbage.extend(vacant.into_iter().map(|(slab, bytes)| (StoreFile::Slab(slab), bytes)));
         self.sweep(log).await;
     }
 
-    /// Moves the durable pieces out of retired slabs; reopens the slabs on failure.
+    /// Moves the durable pieces out of retired slabs; on failure, opens the slabs for allocation again.
     async fn evacuate(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
         let moved = self.evacuate_all(log, slabs).await;
         if moved.is_err() {
@@ -117,7 +122,7 @@ impl StoreShared {
         Ok(())
     }
 
-    /// The durable pieces in slabs, by location.
+    /// The durable pieces in these slabs, by location.
     fn durable_in(&self, slabs: &BTreeSet<u32>) -> PiecesByLocation {
         let mut found = PiecesByLocation::new();
         for (id, object) in &self.map().objects {
@@ -132,7 +137,8 @@ impl StoreShared {
 }
 
 impl Space {
-    /// Retires the slab with the fewest live bytes, if it is sparse and its pieces fit into the other slabs.
+    /// Closes the slab with the fewest live bytes for allocation, if it is sparse and its pieces fit into the other
+    /// slabs.
     fn retire_sparse(&self) -> Option<u32> {
         let mut state = self.state();
         let open = || state.areas.iter().filter(|(_, area)| !area.retired);
@@ -146,8 +152,8 @@ impl Space {
         Some(slab)
     }
 
-    /// Retires the slabs with the fewest live bytes, at most `most`, until the rest fits the cap, as far as their pieces fit into
-    /// the other slabs.
+    /// Closes up to `most` slabs for allocation, those with the fewest live bytes first: until the other files fit the
+    /// cap, or the pieces of one more slab would not fit into the slabs that stay open.
     fn retire_above_cap(&self, most: usize) -> BTreeSet<u32> {
         let mut state = self.state();
         let open = state.areas.iter().filter(|(_, area)| !area.retired);
@@ -168,7 +174,7 @@ impl Space {
         slabs
     }
 
-    /// Returns retired slabs to use, unless a sync failed there.
+    /// Opens slabs for allocation again, except those whose sync has failed.
     fn reopen(&self, slabs: &BTreeSet<u32>) {
         let mut state = self.state();
         for slab in slabs {
@@ -178,7 +184,8 @@ impl Space {
         }
     }
 
-    /// Bytes of the slabs that are left if the sparsest ones are emptied one after the other.
+    /// Bytes of the slabs that remain if slabs are emptied one after the other, the sparsest first, while the rest has
+    /// room for all live bytes.
     fn least_bytes(&self) -> u64 {
         let state = self.state();
         let mut areas: Vec<_> = state.areas.values().map(|area| (area.in_use(), area.bytes)).collect();

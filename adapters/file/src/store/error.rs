@@ -4,7 +4,7 @@ use crate::disk::StoreFile;
 use crate::fault::{FileFault, FileFaultReason};
 use std::fmt;
 
-/// Why a store refused a call. What was durable stays durable.
+/// Why a store refused a call. What was durable before the call stays durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// The store has no room: drop pieces, or raise the cap.
@@ -13,7 +13,7 @@ pub enum StoreError {
         asked: u64,
         /// Bytes of the largest free extent.
         largest: u64,
-        /// The most bytes that the store may take.
+        /// The most bytes that all files of the store may take.
         cap: u64,
     },
     /// The disk failed.
@@ -35,19 +35,19 @@ pub enum StoreError {
         /// The version of its format.
         version: u32,
     },
-    /// A log belongs to another store than the superblock does; the store changed nothing.
+    /// A log belongs to another store than the superblock; the store changed nothing.
     OtherStore {
         /// The log.
         file: StoreFile,
     },
     /// Another program removed, renamed, replaced or cut the log or the superblock of an open store.
     ///
-    /// The lost file holds what was durable; nothing becomes durable any more.
+    /// The file that lost its name holds what was durable; every later commit fails.
     LogGone {
         /// The file.
         file: StoreFile,
     },
-    /// A file has a number that the store cannot have reached, or that leaves no next number.
+    /// The number in a file's name exceeds what the store can have reached, or leaves no next number.
     BadNumber {
         /// The file.
         file: StoreFile,
@@ -59,11 +59,11 @@ pub enum StoreError {
         /// The version of its format.
         version: u32,
     },
-    /// What is durable exceeds the cap.
+    /// The durable data exceeds the cap.
     CapTooSmall {
-        /// Bytes that it takes on the disk.
+        /// Bytes that the durable data takes on the disk.
         needs: u64,
-        /// The most bytes that the store may take.
+        /// The most bytes that all files of the store may take.
         cap: u64,
     },
     /// An option is out of range.
@@ -72,33 +72,34 @@ pub enum StoreError {
     OtherPiece,
     /// The meta data is too long.
     MetaTooLong {
-        /// Its length.
+        /// The length of the meta data in bytes.
         bytes: usize,
-        /// The greatest length.
+        /// The greatest length permitted, in bytes.
         most: usize,
     },
     /// A piece is larger than a slab, a frame or the frame pool permits, or is empty.
     TooLarge {
         /// Bytes requested.
         asked: usize,
-        /// The most bytes.
+        /// The most bytes that a piece may have here.
         most: usize,
     },
 }
 
 impl StoreError {
-    /// The bytes that were read are not those that were written.
+    /// The error when the bytes read are not those that were written.
     pub(super) fn corrupt(file: StoreFile, offset: u64) -> Self {
         Self::lost(file, offset, true)
     }
 
-    /// The file does not hold the piece that a log names, or (not `there`) does not exist.
+    /// The error when a piece that a log names is lost: its file exists but does not hold it (`there`), or does not
+    /// exist.
     pub(super) fn lost(file: StoreFile, offset: u64, there: bool) -> Self {
         let (file, reason) = (file.to_string(), if there { FileFaultReason::Corrupt } else { FileFaultReason::Gone });
         Self::Fault(FileFault { call: "read", file, offset, code: 0, reason })
     }
 
-    /// A sync failed: the writes that it covered may be lost.
+    /// The error of a failed sync: the writes that it covered may be lost.
     pub(super) fn unsynced(file: StoreFile) -> Self {
         Self::Fault(FileFault {
             call: "sync",
@@ -114,7 +115,7 @@ impl StoreError {
         Self::Fault(FileFault::forked("store"))
     }
 
-    /// The disk moved fewer bytes than requested, again.
+    /// The error when the disk read or wrote fewer bytes than requested.
     pub(super) fn short(call: &'static str, file: StoreFile, offset: u64) -> Self {
         Self::Fault(FileFault { call, file: file.to_string(), offset, code: 0, reason: FileFaultReason::UnexpectedEnd })
     }

@@ -14,7 +14,8 @@ pub(super) struct Extent {
     space: Arc<Space>,
     slab: u32,
     block: Block,
-    /// The number of the slab's write that filled it; 0 if it was durable when the store was opened.
+    /// Number of the write to the slab that filled the extent, counted from 1. 0 if no write has filled it yet, or if
+    /// it was durable when the store was opened.
     stamp: u64,
     /// Whether the range stays allocated on drop.
     poisoned: bool,
@@ -25,19 +26,19 @@ pub(super) struct Extent {
 pub(super) enum Durability {
     /// Nothing.
     Durable,
-    /// A sync of this slab; if true, also of the directory.
+    /// A sync of the slab with this number and, if the flag is set, of the directory.
     NeedsSync(u32, bool),
-    /// Another slab: a sync of this one failed.
+    /// A move to another slab: a sync of the slab with this number has failed.
     Suspect(u32),
 }
 
 impl Extent {
-    /// Allocates `bytes`, rounded up to pages; `None` if no open slab has that room.
+    /// Allocates `bytes` bytes, rounded up to pages; `None` if no slab that is open for allocation has room.
     pub(super) fn allocate(space: &Arc<Space>, bytes: u64) -> Option<Self> {
         space.allocate(bytes).map(|(slab, block)| Self::new(space, slab, block))
     }
 
-    /// Allocates the range that a log names; `None` without such a slab, or if the range overlaps an allocated one.
+    /// Allocates the range that a log names; `None` if the slab does not exist, or the range overlaps an allocated one.
     pub(super) fn claim(space: &Arc<Space>, slab: u32, offset: u64, bytes: u64) -> Option<Self> {
         space.claim(slab, offset, bytes).map(|block| Self::new(space, slab, block))
     }
@@ -46,27 +47,27 @@ impl Extent {
         Self { space: Arc::clone(space), slab, block, stamp: 0, poisoned: false }
     }
 
-    /// Whether it is an extent of that space.
+    /// Whether the extent belongs to this space.
     pub(super) fn is_in(&self, space: &Arc<Space>) -> bool {
         Arc::ptr_eq(&self.space, space)
     }
 
-    /// The slab's file.
+    /// The file of the extent's slab.
     pub(super) fn file(&self) -> StoreFile {
         StoreFile::Slab(self.slab)
     }
 
-    /// The slab's number.
+    /// The number of the extent's slab.
     pub(super) fn slab(&self) -> u32 {
         self.slab
     }
 
-    /// The first byte in the file.
+    /// Offset in the slab's file at which the extent begins, in bytes.
     pub(super) fn offset(&self) -> u64 {
         self.block.address - ALIGN as u64
     }
 
-    /// Records that a write has filled it.
+    /// Records that a write to the extent has completed.
     pub(super) fn mark_written(&mut self) {
         let mut state = self.space.state();
         if let Some(area) = state.areas.get_mut(&self.slab) {
@@ -75,11 +76,11 @@ impl Extent {
         }
     }
 
-    /// What it still needs to survive a power cut.
+    /// What the extent still needs to survive a power cut.
     pub(super) fn durability(&self) -> Durability {
         let state = self.space.state();
         let Some(area) = state.areas.get(&self.slab) else { return Durability::Suspect(self.slab) };
-        // A durable extent stays durable.
+        // An extent that a sync has covered stays durable, even if a later sync of its slab fails.
         // seeded: sync_covers: self.stamp <= area.synced => true
         // seeded: slab_named: area.name_durable => true
         match self.stamp == 0 || (self.stamp <= area.synced && area.name_durable) {
@@ -104,7 +105,7 @@ impl Drop for Extent {
         }
         let mut state = self.space.state();
         if let Some(area) = state.areas.get_mut(&self.slab) {
-            // Fails only for a block that is not live.
+            // `free` fails only for a block that is not allocated.
             let _ = area.range.free(self.block, Owner(0));
         }
     }

@@ -23,10 +23,11 @@ impl StoreShared {
         synced.map(drop).map_err(Into::into)
     }
 
-    /// Creates a file. If that fails, removes what may be left of the file, or counts it until it can be removed.
+    /// Creates a file. If that fails, removes what may exist of the file, or counts its bytes until it can be removed.
     pub(super) async fn create(&self, file: StoreFile, bytes: u64) -> Result<(), StoreError> {
         let Err(fault) = submit(&*self.disk, DiskRequest::Create { file, bytes }).await.result else { return Ok(()) };
-        // A file that existed is not ours to remove; where creation is denied, none was made.
+        // Remove nothing if a file of that name existed before, as it is not ours, or if creation was denied, as no
+        // file was made.
         if !matches!(fault.reason, FileFaultReason::Exists | FileFaultReason::Denied) {
             // seeded: stumps_counted: self.space.add_partial_file(file, bytes) => ()
             self.space.add_partial_file(file, bytes);
@@ -35,7 +36,7 @@ impl StoreShared {
         Err(fault.into())
     }
 
-    /// Removes partial files; true if any was removed.
+    /// Removes files whose creation has failed; returns true if any was removed.
     pub(super) async fn sweep_partial_files(&self) -> bool {
         let partial_files = self.space.take_partial_files();
         let many = partial_files.len();
@@ -45,7 +46,7 @@ impl StoreShared {
         any
     }
 
-    /// Removes files that are no longer needed; those that cannot be removed stay in the garbage.
+    /// Removes files that are no longer needed; those that cannot be removed stay in `log.garbage`.
     pub(super) async fn sweep(&self, log: &mut Log) {
         log.garbage.extend(self.space.take_partial_files());
         log.garbage = self.remove_files(std::mem::take(&mut log.garbage)).await;
@@ -53,7 +54,7 @@ impl StoreShared {
 
     /// Removes files, each with its bytes, and returns those that could not be removed.
     async fn remove_files(&self, files: Vec<(StoreFile, u64)>) -> Vec<(StoreFile, u64)> {
-        // Another program works in the directory: files with our names may be its own.
+        // Another program works in the directory: files with the names that we use may be that program's.
         // seeded: gone_keeps_files: self.gone.get().is_some() => false
         if self.gone.get().is_some() {
             return files;

@@ -30,24 +30,24 @@ pub(super) struct Log {
     pub generation: u32,
     /// The highest generation whose file may exist.
     pub latest: u32,
-    /// Blocks of one copy; the mirror has as many.
+    /// Number of blocks in one copy of the log; its mirror has as many.
     pub blocks: u64,
-    /// Blocks of the next log.
+    /// Number of blocks in one copy of the next log.
     pub next_blocks: u64,
-    /// The sequence of the next block.
+    /// Sequence number of the next block to write, which is its index in the log.
     pub next: u64,
-    /// Whether its first group is durable, and the superblock names the log.
+    /// Whether the log's first group is durable, and the superblock names the log.
     pub complete: bool,
     pub sealed: bool,
     pub in_doubt: Vec<Vec<Change>>,
-    /// The log that recovery would take until this one is complete, with its bytes.
+    /// The file and size in bytes of the log that recovery would use as long as this log is not complete.
     pub predecessor: Option<(StoreFile, u64)>,
-    /// The generation of a file of zeros for the next log, so that a full log can be followed by another even when the disk is
-    /// full. Its bytes are part of the reserve.
+    /// The generation of the spare file: a file of zeros for the next log, so that a full log can be followed by
+    /// another even when the disk is full. Its bytes are part of the reserve.
     pub spare: Option<u32>,
-    /// Files to remove, with their bytes.
+    /// Files to remove, with their sizes in bytes.
     pub garbage: Vec<(StoreFile, u64)>,
-    /// A frame for each copy; `None` after the disk was gone, when nothing more is written.
+    /// An I/O buffer for each of the two copies; `None` once the disk is gone, when nothing more is written.
     pub frames: [Option<Frame>; 2],
 }
 
@@ -56,21 +56,21 @@ impl Log {
         StoreFile::Log(self.generation)
     }
 
-    /// Bytes of its file.
+    /// Size of the log's file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         file_bytes(self.blocks)
     }
 
-    /// The reserve while the next log has so many blocks: that log, and as much more as a log of that size after it needs beyond
-    /// this log's bytes.
+    /// The bytes to reserve for next logs: a log of `next_blocks` blocks, and what another of that size would need
+    /// beyond the bytes that removing the current log frees.
     pub(super) fn reserve(&self, next_blocks: u64) -> u64 {
         file_bytes(next_blocks) + file_bytes(next_blocks).saturating_sub(self.bytes())
     }
 
-    /// The next generation.
+    /// The generation of the next log.
     ///
     /// # Errors
-    /// [`StoreError::BadNumber`]: no number is left.
+    /// [`StoreError::BadNumber`] if no number is left.
     pub(super) fn next_generation(&self) -> Result<u32, StoreError> {
         let next = self.latest.checked_add(1).filter(|next| *next < MAX_FILE_NUMBER);
         next.ok_or(StoreError::BadNumber { file: StoreFile::Log(self.latest) })
@@ -79,7 +79,7 @@ impl Log {
     /// The header of the next block.
     pub(super) fn header(&self) -> BlockHeader {
         let Self { generation, next, .. } = *self;
-        // Groups are written one after the other: all blocks before this group are durable.
+        // Groups are written one after the other, so all blocks before this group are durable.
         BlockHeader { identity: self.superblock.identity, generation, sequence: next, acked: next, last: false }
     }
 }

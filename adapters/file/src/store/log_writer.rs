@@ -14,7 +14,8 @@ use crate::frame::Frame;
 use futures_lite::future::zip;
 
 impl StoreShared {
-    /// Makes a group durable at the end of the log, or in a new log. `touched`: the objects after the group.
+    /// Makes a group of changes durable: appends it to the log, or begins a new log. `touched`: the changed objects as
+    /// they are after the group.
     pub(super) async fn record(&self, log: &mut Log, group: &[Change], touched: &Updates) -> Result<(), StoreError> {
         let mut writer = BlockWriter::default();
         group.iter().for_each(|change| change.record(&mut writer));
@@ -29,7 +30,8 @@ impl StoreShared {
                     log.sealed = true;
                     // seeded: limbo: log.in_doubt.push(group.to_vec()) => ()
                     log.in_doubt.push(group.to_vec());
-                    // The file that lost its name holds the group, which counts if that file is restored.
+                    // The log or superblock has lost its name to another program: begin no new log. The group is in the
+                    // file that lost its name, and takes effect if that file is restored.
                     if self.gone.get().is_some() {
                         return Err(error);
                     }
@@ -39,15 +41,16 @@ impl StoreShared {
         self.rotate(log, group, touched).await
     }
 
-    /// The most bytes that recovery counts while it reads the log with this group, which may create and remove objects; a new log
-    /// holds only what is left.
+    /// The most bytes that recovery would count at any moment of reading this log with `group` appended: the group may
+    /// create objects and remove them again. Above its limit recovery refuses the log; a new log would hold only the
+    /// objects that remain.
     fn bytes_to_read(&self, writer: &BlockWriter, group: &[Change]) -> u64 {
         let map = self.map();
         let objects = map.objects.len() as u64 * (OBJECT_BYTES - META_BYTES);
         map.bytes + objects + writer.records() + group.len() as u64 * OBJECT_BYTES
     }
 
-    /// Turns the loss of a file's name into [`StoreError::LogGone`], and remembers that.
+    /// Turns the error for a file that lost its name into [`StoreError::LogGone`], and records the file in `gone`.
     fn lost(&self, file: StoreFile, error: StoreError) -> StoreError {
         match error {
             StoreError::Fault(fault) if fault.reason == FileFaultReason::Gone => {
@@ -57,7 +60,7 @@ impl StoreShared {
         }
     }
 
-    /// Writes a group at the end of the log and syncs it.
+    /// Writes a group at the end of the log, and syncs the log.
     async fn append(&self, log: &mut Log, writer: BlockWriter) -> Result<(), StoreError> {
         let blocks = writer.blocks();
         let bytes = writer.finish(log.header());
@@ -73,7 +76,7 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Writes blocks to both copies.
+    /// Writes blocks to both copies of the log, from block number `first` on.
     async fn write(&self, log: &mut Log, first: u64, blocks: &[u8]) -> Result<(), StoreError> {
         let (file, mirror) = (log.file(), log.blocks * BLOCK as u64);
         let mut offset = first * BLOCK as u64;
@@ -107,9 +110,9 @@ impl StoreShared {
         }
     }
 
-    /// Begins a log of the next generation with a snapshot, in which `touched` replaces the objects of the map.
+    /// Begins a log of the next generation with a snapshot of all objects; those in `touched` replace those of the map.
     async fn rotate(&self, log: &mut Log, group: &[Change], touched: &Updates) -> Result<(), StoreError> {
-        // A log that never was complete is removed first: the next one takes its room.
+        // First remove a log that never became complete: the next log takes its space.
         if !log.complete {
             // seeded: superblock_assured: log.superblock.rewrite_if_unsure(&*self.disk, &mut log.frames[0]).await? => ()
             log.superblock.rewrite_if_unsure(&*self.disk, &mut log.frames[0]).await?;
@@ -117,7 +120,7 @@ impl StoreShared {
             log.blocks = 0;
         }
         self.sweep(log).await;
-        // A file that could not be removed takes the room of the next log.
+        // Files that could not be removed may take the space for the next log: check that both fit.
         if !log.garbage.is_empty() {
             // seeded: cap_of_garbage: self.space.check_room(file_bytes(log.next_blocks))? => ()
             self.space.check_room(file_bytes(log.next_blocks))?;
@@ -130,7 +133,7 @@ impl StoreShared {
         let spare = log.spare.take();
         self.space.set_spare(0);
         let generation = spare.map_or_else(|| log.next_generation(), Ok)?;
-        // From here on the old log is not written again, even if the new one fails.
+        // From here on the old log is not written again, even if the new log fails.
         if log.complete {
             // seeded: log_anchor: log.predecessor = Some((log.file(), log.bytes())) => log.garbage.push((log.file(), log.bytes()))
             log.predecessor = Some((log.file(), log.bytes()));
@@ -149,16 +152,16 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Reserves the next log for a snapshot of so many bytes of records.
+    /// Grows the reserve until the next log has room for a snapshot with `bytes` bytes of records.
     ///
     /// # Errors
-    /// [`StoreError::Full`], the disk's; then nothing has changed.
+    /// [`StoreError::Full`], or the error of the disk; nothing has changed then.
     pub(super) async fn grow_reserve(&self, log: &mut Log, bytes: u64) -> Result<(), StoreError> {
         let blocks = self.blocks_for(bytes);
         if blocks <= log.next_blocks {
             return Ok(());
         }
-        // A caller that finds no room while both spare files exist waits for this lock, and then looks again.
+        // While both spare files exist, a task that finds no room waits for this lock, then tries again.
         let _growing = self.growing.lock().await;
         self.sweep(log).await;
         let small = log.spare.map(|generation| (StoreFile::Log(generation), file_bytes(log.next_blocks)));
@@ -178,7 +181,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Creates the spare file of the next log, if there is room. If that fails, the next log's file is created when it is needed.
+    /// Creates the spare file for the next log, if the cap leaves room. If that fails, the file is created when the
+    /// next log begins.
     pub(super) async fn make_spare_if_room(&self, log: &mut Log) {
         // seeded: cap_of_spare: !self.space.is_over_cap() => true
         if log.spare.is_none() && !self.space.is_over_cap() {
@@ -189,7 +193,7 @@ impl StoreShared {
     async fn make_spare(&self, log: &mut Log) -> Result<(), StoreError> {
         let generation = log.next_generation()?;
         let bytes = file_bytes(log.next_blocks);
-        // Used up even if the creation fails: what is left of the file has the number.
+        // The generation is used up even if the creation fails: what is left of the file has this number.
         log.latest = generation;
         self.create(StoreFile::Log(generation), bytes).await?;
         log.spare = Some(generation);
@@ -197,13 +201,14 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Blocks of a log for a snapshot of so many bytes of records: as many again for groups, rounded up to the step of the
-    /// options.
+    /// Number of blocks of a log whose snapshot has `bytes` bytes of records: twice what the snapshot needs, so that
+    /// groups can be appended, rounded up to a multiple of the option `log_bytes`.
     pub(super) fn blocks_for(&self, bytes: u64) -> u64 {
         (blocks_for(bytes) * 2).next_multiple_of(self.options.log_bytes / (2 * BLOCK as u64))
     }
 
-    /// Creates the log's file unless a spare one serves, and writes the snapshot, which includes the group.
+    /// Creates the log's file unless it exists as a spare file (`made`), and writes the snapshot, which includes the
+    /// group.
     async fn begin_log(
         &self,
         log: &mut Log,
@@ -211,7 +216,7 @@ impl StoreShared {
         made: bool,
     ) -> Result<(), StoreError> {
         let (file, bytes) = (log.file(), log.bytes());
-        // Until its file exists the log counts no bytes, so that its removal subtracts none.
+        // Until the file exists, the log has 0 blocks, so that removing the log subtracts no bytes from those counted.
         let blocks = std::mem::take(&mut log.blocks);
         self.space.begin_log(bytes);
         if !made && let Err(error) = self.create(file, bytes).await {
@@ -236,7 +241,7 @@ impl StoreShared {
         begun
     }
 
-    /// Names the durable log in the superblock: from now on a log that holds less is damaged.
+    /// Names the log, now durable, in the superblock: from now on recovery takes a log that holds less for damaged.
     async fn name_in_superblock(&self, log: &mut Log) -> Result<(), StoreError> {
         let bound = DurableBound { generation: log.generation, blocks: log.blocks, durable: log.next };
         let raised = log.superblock.write_floor(&*self.disk, &mut log.frames[0], bound).await;

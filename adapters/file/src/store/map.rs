@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// A durable object: meta data and parts.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    /// The owner's meta data.
+    /// The meta data that the last [`Change::Meta`] set; empty if none did.
     pub meta: Arc<[u8]>,
-    /// The committed parts by number.
+    /// The committed parts, by their numbers.
     pub parts: BTreeMap<u32, Arc<Piece>>,
 }
 
-/// A change of a commit.
+/// One of the changes that a commit makes durable.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Creates an object without parts, in place of any object with this number.
@@ -37,7 +37,7 @@ pub enum Change {
         object: u64,
         /// The part's number, below [`MAX_PARTS`].
         part: u32,
-        /// The bytes. A piece may be several parts; it is stored once.
+        /// The part's bytes. One piece may serve as several parts; it is stored once.
         piece: Arc<Piece>,
     },
     /// Removes an object.
@@ -66,7 +66,7 @@ impl Change {
         }
     }
 
-    /// The piece that the change makes durable.
+    /// The piece that the change makes durable, if any.
     pub(super) fn piece(&self) -> Option<&Arc<Piece>> {
         match self {
             Self::Piece { piece, .. } => Some(piece),
@@ -80,7 +80,7 @@ impl Change {
         }
     }
 
-    /// Appends the change's record.
+    /// Appends the log record of the change to `writer`.
     pub(super) fn record(&self, writer: &mut BlockWriter) {
         match self {
             Self::Meta { object, meta } => writer.push(&LogRecord::Meta { object: *object, meta }),
@@ -90,19 +90,19 @@ impl Change {
     }
 }
 
-/// Objects after a group of changes; `None`: removed.
+/// The objects that a group changes, by number, as they are after the group; `None` if removed.
 pub(super) type Updates = BTreeMap<u64, Option<Object>>;
 
 /// All durable objects.
 #[derive(Debug, Default)]
 pub(super) struct ObjectMap {
     pub objects: BTreeMap<u64, Object>,
-    /// Bytes of a snapshot's records.
+    /// Total bytes of the log records in a snapshot of these objects.
     pub bytes: u64,
 }
 
 impl ObjectMap {
-    /// The changed objects as they will be after the changes.
+    /// The objects that the changes touch, as they will be after the changes.
     pub(super) fn after<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> Updates {
         let mut touched = Updates::new();
         for change in changes {
@@ -119,13 +119,13 @@ impl ObjectMap {
         touched
     }
 
-    /// Bytes of a snapshot's records after the updates.
+    /// Total bytes of the log records in a snapshot after the updates.
     pub(super) fn bytes_after(&self, touched: &Updates) -> u64 {
         let bytes = |object: Option<&Object>| object.map_or(0, Object::bytes);
         touched.iter().fold(self.bytes, |sum, (id, object)| sum - bytes(self.objects.get(id)) + bytes(object.as_ref()))
     }
 
-    /// Applies updates, and returns the replaced objects. Caller must drop those without the map's lock.
+    /// Applies updates, and returns the replaced objects. The caller must drop those after unlocking the map.
     pub(super) fn apply(&mut self, touched: Updates) -> Vec<Option<Object>> {
         self.bytes = self.bytes_after(&touched);
         let put = |(id, object): (u64, Option<Object>)| match object {
@@ -154,7 +154,7 @@ impl Object {
         std::iter::once(LogRecord::Meta { object, meta: &self.meta }).chain(pieces)
     }
 
-    /// Bytes of those records.
+    /// Total bytes of the object's records in a snapshot.
     pub(super) fn bytes(&self) -> u64 {
         self.records(0).map(|record| record.length() as u64).sum()
     }

@@ -70,9 +70,9 @@ use terrace_guard::ProcessOwned;
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Bytes of the store's files.
+    /// Bytes of the store's files on the disk.
     pub disk: u64,
-    /// Bytes beyond them that are reserved for the next logs.
+    /// Bytes that are reserved for the next logs, beyond those of the files.
     pub reserved: u64,
     /// Bytes of live pieces, rounded up to pages.
     pub live: u64,
@@ -97,9 +97,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`], [`StoreError::OtherStore`],
-    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: the store changed nothing. [`StoreError::CapTooSmall`]: everything is
-    /// still there, and the store changed nothing unless free space is too scattered to move pieces. [`StoreError::BadOptions`];
-    /// the disk's.
+    /// [`StoreError::Damaged`], [`StoreError::BadNumber`]: the store changed nothing. [`StoreError::CapTooSmall`]: all
+    /// data is still there, and the store changed nothing unless free space is too fragmented to move pieces.
+    /// [`StoreError::BadOptions`]; errors of the disk.
     pub fn open(
         disk: Arc<dyn Disk>,
         tasks: &Executor,
@@ -116,42 +116,44 @@ impl Store {
 
     /// Writes the first `bytes` bytes of a frame as a piece.
     ///
-    /// The piece exists until it is dropped, and is durable only once committed.
+    /// The piece exists until its last reference is dropped, and survives a restart only once committed.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the disk's, after a second extent failed too.
+    /// [`StoreError::Full`], [`StoreError::TooLarge`]; the error of the disk, if writing to a second place failed too.
     pub fn put(&self, frame: Frame, bytes: usize) -> JoinHandle<PutResult> {
         let shared = Arc::clone(&self.shared);
         let put = self.tasks.spawn(async move { shared.put(frame, bytes).await });
         put.in_child(|| PutResult { result: Err(StoreError::forked()), frame: None })
     }
 
-    /// Reads a piece into the front of a frame. Waits while the pool has no frame: return others.
+    /// Reads a piece into the front of a frame of the pool.
+    ///
+    /// Waits while the pool has no room: other holders must return frames for the read to go on.
     ///
     /// # Errors
-    /// The checksum does not match at the second read either; the disk's.
+    /// The checksum does not match, not even after a second read; errors of the disk.
     pub fn get(&self, piece: &Arc<Piece>) -> JoinHandle<Result<Frame, StoreError>> {
         let (shared, piece) = (Arc::clone(&self.shared), Arc::clone(piece));
         let got = self.tasks.spawn(async move { shared.get(&piece).await });
         got.in_child(|| Err(StoreError::forked()))
     }
 
-    /// Makes changes durable, all or none of them. Commits that wait together share their flushes.
+    /// Makes changes durable, all or none of them. Commits that wait at the same time share their syncs.
     ///
     /// # Errors
-    /// The cause of the failure. The store then has none of the changes; after a power cut it may have all of them or none.
-    /// [`StoreError::LogGone`] is final: every later commit fails. [`StoreError::Full`]: no room for the next log, which must hold
-    /// more objects and parts.
+    /// The cause of the failure. The open store then has none of the changes; after a power cut, recovery may find all
+    /// of them or none. [`StoreError::LogGone`] is final: every later commit fails. [`StoreError::Full`]: there is no
+    /// room for the next log, which must hold more objects and parts than this one.
     pub fn commit(&self, changes: Vec<Change>) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let committed = self.tasks.spawn(async move { shared.commit(changes).await });
         committed.in_child(|| Err(StoreError::forked()))
     }
 
-    /// One step of maintenance: removes empty slabs but one, and moves the pieces out of one sparse slab.
+    /// One maintenance step: removes all empty slabs but one, and empties one sparse slab.
     ///
     /// # Errors
-    /// The disk's; no piece is lost.
+    /// The error of the disk; no piece is lost.
     pub fn compact(&self) -> JoinHandle<Result<(), StoreError>> {
         let shared = Arc::clone(&self.shared);
         let compacted = self.tasks.spawn(async move {
@@ -169,12 +171,12 @@ impl Store {
         if self.shared.is_own() { self.shared.map().objects.keys().copied().collect() } else { Vec::new() }
     }
 
-    /// A durable object.
+    /// A durable object by its number; `None` if there is none.
     pub fn object(&self, object: u64) -> Option<Object> {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
     }
 
-    /// Whether the cause of a fault is gone, as far as the disk sees at once.
+    /// Whether the cause of a fault is gone, as far as the disk can tell without waiting.
     pub fn has_recovered(&self, fault: &FileFault) -> bool {
         self.shared.is_own() && self.shared.disk.has_recovered(fault, self.shared.options.slab_bytes)
     }

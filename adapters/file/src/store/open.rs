@@ -21,22 +21,25 @@ use crate::frame::{ALIGN, Frame, FramePool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How far a file's number may exceed those that the store is known to have used: failed attempts use numbers too.
+/// How far a file's number may exceed the highest one that the store is known to have used. Gaps are normal, because
+/// failed attempts to create a file use up numbers too.
 const MAX_NUMBER_GAP: u32 = 1 << 30;
 
-/// The most bytes of all files: added to a few logs of 2^40 bytes and slabs of 2^32 the sum stays below 2^64.
+/// The most bytes that all files of a store may have together: 2^48 below 2^64, so that adding the sizes of a few new
+/// logs (up to 2^40 bytes each) and slabs (2^32 each) cannot overflow a `u64`.
 const MAX_FILE_BYTES: u64 = u64::MAX - (1 << 48);
 
-/// The store's files by kind, with their sizes.
+/// The store's files on the disk, by kind: numbers, and sizes in bytes.
 struct StoreFiles {
     superblock: Option<u64>,
     slabs: Vec<(u32, u64)>,
-    /// The latest first.
+    /// Logs with the latest generation first.
     logs: Vec<(u32, u64)>,
 }
 
 impl StoreFiles {
-    /// Checks that no file's number is out of reach of the last log, or of the last slab in use.
+    /// Checks that no log's number is too far above `log`, the last log known, and no slab's above `slab`, the last
+    /// slab in use.
     ///
     /// # Errors
     /// [`StoreError::BadNumber`].
@@ -49,13 +52,13 @@ impl StoreFiles {
         log.or(slab).map_or(Ok(()), |file| Err(StoreError::BadNumber { file }))
     }
 
-    /// Bytes of all files.
+    /// Bytes of all files together.
     fn bytes(&self) -> u64 {
         let files = self.logs.iter().chain(&self.slabs).map(|(_, bytes)| *bytes);
         files.chain(self.superblock).fold(0, u64::saturating_add)
     }
 
-    /// A log or a slab, if there is one.
+    /// One of the logs or slabs, if there are any.
     fn first(&self) -> Option<StoreFile> {
         let log = self.logs.first().map(|(log, _)| StoreFile::Log(*log));
         log.or(self.slabs.first().map(|(slab, _)| StoreFile::Slab(*slab)))
@@ -92,18 +95,18 @@ pub(super) async fn open(disk: Claimed, frames: FramePool, options: StoreOptions
         next_blocks: 0,
         next: contents.next,
         complete: contents.complete,
-        // Never append to a recovered log: what a killed program wrote may be in a cache only, and a later sync need not make it
-        // durable, though it succeeds. The next log begins with a snapshot of everything.
+        // Never append to a recovered log. What a killed process wrote may be in the page cache only, and a later sync
+        // may succeed without making it durable. The next log begins with a snapshot of everything.
         sealed: true,
         in_doubt: Vec::new(),
         predecessor: None,
         spare: None,
-        // Not the earlier logs, nor slabs that they may name: until the new log is durable, a power cut may bring one of them
-        // back.
+        // For now only the later logs. The earlier logs, and slabs that they may name, stay until the new log is
+        // durable: after a power cut, recovery may find one of them to be the latest.
         garbage: log_files(false).collect(),
         frames: log_frames,
     };
-    // If a power cut left this log's file too short, count the bytes that its removal will subtract.
+    // For the recovered log, count the bytes that its removal will subtract; after a power cut the file may be shorter.
     let counted = |(of, bytes): &(u32, u64)| if *of == generation { log.bytes() } else { *bytes };
     found.logs.iter().for_each(|file| space.count(counted(file)));
     let map = build_map(contents, &space);
@@ -113,7 +116,7 @@ pub(super) async fn open(disk: Claimed, frames: FramePool, options: StoreOptions
     shared.space.set_reserve(log.reserve(log.next_blocks));
     // seeded: fit_first: shared.check_fit(&log)? => ()
     shared.check_fit(&log)?;
-    // Until the superblock names a log: what was found may be in a cache only.
+    // While the superblock names no log, write it again: what recovery read of it may be in the page cache only.
     // seeded: superblock_begun: superblock.bound.generation == 0 => found.superblock.is_none()
     if superblock.bound.generation == 0 {
         create_superblock(&shared, &found, &mut log).await?;
@@ -143,7 +146,8 @@ fn list_files(disk: &dyn Disk) -> Result<StoreFiles, StoreError> {
 /// The store's superblock, or a new one if the disk has none of a store's files.
 ///
 /// # Errors
-/// A log is of another store, version or program; [`StoreError::Damaged`] when the superblock of existing files is missing.
+/// A log is of another store, version or program; [`StoreError::Damaged`] when logs or slabs exist and the superblock
+/// is missing.
 async fn identify(
     disk: &dyn Disk,
     found: &StoreFiles,
@@ -157,25 +161,27 @@ async fn identify(
     for (generation, bytes) in &found.logs {
         let blocks = bytes / (2 * BLOCK as u64);
         let known = LogInfo { generation: *generation, identity, blocks, durable: 0, limit: 0 };
-        // With a superblock the directory is ours, and so is each file with such a name, whatever overwrote it.
+        // If a superblock was found, the directory is this store's, and so is each file with a store's name: a log that
+        // looks foreign has been overwritten by a fault.
         // seeded: log_stranger: identity.is_none() => false
         if read::first(disk, known, frames).await? == FirstBlock::Foreign && identity.is_none() {
             return Err(StoreError::Foreign { file: StoreFile::Log(*generation) });
         }
     }
     match (superblock, found.first()) {
-        // The size of the file is certain only once it names a log.
+        // The file's size is certain only once the superblock names a log: before, its creation may have been
+        // interrupted.
         // seeded: superblock_cut: found.superblock == Some(superblock::BYTES) => true
         (Some(known), _) if known.bound.generation == 0 || found.superblock == Some(superblock::BYTES) => Ok(known),
         (Some(_), _) => Err(StoreError::Damaged { file: StoreFile::Superblock }),
-        // The superblock is durable before the first log or slab is created.
+        // The superblock is durable before the first log or slab is created, so one that is missing here was lost.
         // seeded: superblock_gone: Err(StoreError::Damaged { file: StoreFile::Superblock }) => Superblock::new()
         (None, Some(_)) => Err(StoreError::Damaged { file: StoreFile::Superblock }),
         (None, None) => Superblock::new(),
     }
 }
 
-/// Reads the latest complete log: its generation and contents; an empty log if no log was ever complete.
+/// Reads the latest complete log, and returns its generation and contents; an empty log if no log was ever complete.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] when the log that the superblock names is missing or short; those of [`read::read`].
@@ -188,7 +194,8 @@ async fn latest(
 ) -> Result<(u32, LogContents), StoreError> {
     let bound = superblock.bound;
     let identity = Some(superblock.identity);
-    // A store under this cap has no more bytes of logs. The log that the superblock names, the last one, is read in any case.
+    // How many bytes of logs to read at most: a store under this cap cannot have more. The log that the superblock
+    // names, which is the last one here, is read in any case.
     let mut left = cap;
     // seeded: log_floor: *log >= bound.generation => true
     let counts = |(log, _): &&(u32, u64)| *log >= bound.generation;
@@ -200,7 +207,8 @@ async fn latest(
         if *bytes < file_bytes(blocks) {
             return Err(StoreError::Damaged { file: StoreFile::Log(*generation) });
         }
-        // Do not read to the end a file that does not begin as a log of ours: a sparse file may be larger than the disk.
+        // A file that is too large is skipped if it does not begin as a log of this store: a sparse file may be larger
+        // than the disk.
         let begun = matches!(read::first(disk, known, frames).await?, FirstBlock::Sound);
         let most = if named { cap } else { left };
         // seeded: log_above_cap: *bytes > most => false
@@ -220,17 +228,17 @@ async fn latest(
     // seeded: log_gone: found.slabs.first() => None
     match (bound.generation, found.slabs.first()) {
         (0, None) => Ok((0, LogContents::default())),
-        // The store creates slabs after the superblock names its first log.
+        // A slab exists although the superblock names no log; the store creates slabs only after it does.
         (0, Some((slab, _))) => Err(StoreError::Damaged { file: StoreFile::Slab(*slab) }),
         (log, _) => Err(StoreError::Damaged { file: StoreFile::Log(log) }),
     }
 }
 
-/// Adds the slabs that the log names, and one empty slab of the current size, because the free space of a slab takes memory.
-/// Counts and returns the other slabs, which hold nothing.
+/// Adds to the space the slabs that the log names, and at most one empty slab, of the size in `options`: the records of
+/// free space take memory. Counts the bytes of the other slabs, which hold nothing, and returns them for removal.
 ///
 /// # Errors
-/// [`StoreError::CapTooSmall`] when a page of each named slab exceeds the cap.
+/// [`StoreError::CapTooSmall`] when one page for each named slab is already more than the cap.
 fn add_slabs(
     found: &StoreFiles,
     named: &BTreeSet<u32>,
@@ -255,7 +263,7 @@ fn add_slabs(
             continue;
         }
         space.count(*bytes);
-        // A slab that the log names was whole once, and may be restored.
+        // Keep a slab that the log names although it is too short: it was whole once, and may be restored.
         // seeded: stump_named: !named.contains(slab) => true
         if !named.contains(slab) {
             unneeded.push((StoreFile::Slab(*slab), *bytes));
@@ -264,17 +272,17 @@ fn add_slabs(
     Ok(unneeded)
 }
 
-/// Makes the superblock of a new store durable, before any other file.
+/// Makes the superblock of a new store durable, before any other file is created.
 async fn create_superblock(shared: &StoreShared, found: &StoreFiles, log: &mut Log) -> Result<(), StoreError> {
     let file = StoreFile::Superblock;
-    // An interrupted creation may have left any size.
+    // Remove a file of another size, which an interrupted creation has left.
     if found.superblock.is_some_and(|bytes| bytes != superblock::BYTES) {
         submit(&*shared.disk, DiskRequest::Remove { file }).await.result?;
     }
     if found.superblock != Some(superblock::BYTES) {
         submit(&*shared.disk, DiskRequest::Create { file, bytes: superblock::BYTES }).await.result?;
     }
-    // Both floors: a lost write costs one of them.
+    // Write both floor pages: the disk may silently lose one of the writes.
     for _ in 0..superblock::FLOORS {
         log.superblock.write_floor(&*shared.disk, &mut log.frames[0], DurableBound::default()).await?;
     }
@@ -282,7 +290,7 @@ async fn create_superblock(shared: &StoreShared, found: &StoreFiles, log: &mut L
     shared.sync_directory().await
 }
 
-/// Builds the objects, and claims the extents of their pieces.
+/// Builds the objects from a log's contents, and allocates the extents of their pieces.
 fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
     let mut map = ObjectMap::default();
     let mut entries: Vec<PieceEntry> = contents.parts.into_values().collect();
@@ -292,10 +300,10 @@ fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
         let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
         map.objects.insert(id, Object { meta, parts: BTreeMap::new() });
     }
-    // From last to first in each slab, as `Space::claim` requires.
+    // Sort by falling offset in each slab, as `Space::claim` requires.
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
     for entry in entries {
-        // One piece may be several parts of one or several objects.
+        // Entries with the same location, which follow one another, are one piece in several parts or objects.
         let known = last.filter(|(known, _)| known.is_same_piece(&entry));
         let piece = known.map_or_else(|| recover(&entry, space), |(_, piece)| piece);
         map.objects.entry(entry.object).or_default().parts.insert(entry.part, Arc::clone(&piece));
@@ -305,11 +313,11 @@ fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
     map
 }
 
-/// The piece that an entry names, with its extent unless another piece overlaps.
+/// The piece that an entry names. Its extent is missing if the slab is missing or too short, or another piece overlaps.
 fn recover(entry: &PieceEntry, space: &Arc<Space>) -> Arc<Piece> {
     let extent = Extent::claim(space, entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
     if extent.is_none() {
-        // No new slab may get the number of a lost one.
+        // No new slab may get the number of a lost slab.
         space.skip(entry.slab);
     }
     let there = space.state().areas.contains_key(&entry.slab);

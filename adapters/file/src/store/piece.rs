@@ -12,7 +12,7 @@ use crate::frame::ALIGN;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Immutable bytes in a store. When the last reference is dropped, their space is free.
+/// Immutable bytes in a store. When the last reference is dropped, their space is freed.
 #[derive(Debug)]
 pub struct Piece {
     location: Mutex<Location>,
@@ -24,12 +24,13 @@ pub struct Piece {
 enum Location {
     /// The extent that holds the bytes.
     Held(Arc<Extent>),
-    /// A log names a range that no slab has: the slab is missing, or (`there`) is shorter, or another piece overlaps.
+    /// The log names a range that cannot be read: its slab is missing, or (`there`) is too short, or another piece
+    /// overlaps.
     Lost { space: Arc<Space>, slab: u32, page: u32, there: bool },
 }
 
 impl Piece {
-    /// Number of bytes.
+    /// Number of bytes of the piece.
     pub fn bytes(&self) -> usize {
         self.bytes as usize
     }
@@ -43,7 +44,7 @@ impl Piece {
         Self { location: Mutex::new(Location::Held(Arc::new(extent))), bytes, crc }
     }
 
-    /// A piece that a log names; without its extent, whether the slab exists.
+    /// A piece that a log names. `extent`: where it lies or, if it is lost, whether its slab exists.
     pub(super) fn recovered(entry: &PieceEntry, extent: Result<Extent, bool>, space: &Arc<Space>) -> Self {
         let lost = |there| Location::Lost { space: Arc::clone(space), slab: entry.slab, page: entry.page, there };
         let location = extent.map_or_else(lost, |extent| Location::Held(Arc::new(extent)));
@@ -58,7 +59,7 @@ impl Piece {
         }
     }
 
-    /// The entry of a log's record for this piece, as that part of that object.
+    /// The log entry that names this piece as part `part` of object `object`.
     pub(super) fn entry(&self, object: u64, part: u32) -> PieceEntry {
         let (slab, page) = match &*self.location() {
             Location::Held(extent) => (extent.slab(), (extent.offset() / ALIGN as u64) as u32),
@@ -75,7 +76,7 @@ impl Piece {
         }
     }
 
-    /// Its slab and offset, if the slab is one of `slabs`.
+    /// The piece's slab and offset, if the slab is one of `slabs`.
     pub(super) fn location_in(&self, slabs: &BTreeSet<u32>) -> Option<(u32, u64)> {
         match &*self.location() {
             Location::Held(extent) if slabs.contains(&extent.slab()) => Some((extent.slab(), extent.offset())),
@@ -83,15 +84,15 @@ impl Piece {
         }
     }
 
-    /// Takes over the location of a copy. Readers in flight keep the old extent.
+    /// Moves the piece to the location of `other`, a copy of it. Reads in flight keep the old extent alive.
     pub(super) fn relocate_to(&self, other: &Self) {
         let new = other.location().clone();
         let old = std::mem::replace(&mut *self.location(), new);
-        // After the unlock: freeing the old extent locks the space.
+        // Drop after the location is unlocked: freeing the old extent locks the space.
         drop(old);
     }
 
-    /// The extent to read.
+    /// The extent that holds the bytes.
     pub(super) fn extent(&self) -> Result<Arc<Extent>, StoreError> {
         match &*self.location() {
             Location::Held(extent) => Ok(Arc::clone(extent)),
@@ -102,7 +103,7 @@ impl Piece {
         }
     }
 
-    /// Bytes of an access, in whole pages.
+    /// Number of bytes that a read or write of the piece moves: whole pages.
     pub(super) fn rounded(&self) -> usize {
         self.bytes().next_multiple_of(ALIGN)
     }

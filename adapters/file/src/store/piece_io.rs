@@ -13,7 +13,7 @@ use crate::frame::{ALIGN, Frame};
 use crate::request::MAX_IO_BYTES;
 use std::sync::Arc;
 
-/// How often a write (elsewhere) or a read (in place) is tried.
+/// How often a write (each time to another extent) or a read (of the same piece) is tried.
 const TRIES: usize = 2;
 
 /// The result of [`Store::put`](super::Store::put).
@@ -28,7 +28,7 @@ pub struct PutResult {
 impl StoreShared {
     /// Writes the first `bytes` bytes of a frame as a piece that is not durable yet.
     pub(super) async fn put(&self, mut frame: Frame, bytes: usize) -> PutResult {
-        // A packed frame may end inside a page.
+        // Only whole pages are written, and a packed frame may end inside a page.
         let whole = frame.len() / ALIGN * ALIGN;
         let most = whole.min(self.options.slab_bytes as usize).min(MAX_IO_BYTES);
         // seeded: piece_size: bytes == 0 || bytes > most => false
@@ -36,7 +36,7 @@ impl StoreShared {
             return PutResult { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
         }
         let rounded = bytes.next_multiple_of(ALIGN);
-        // Bytes of the frame's last holder must not reach the disk.
+        // Zero the rest of the last page: bytes of the frame's previous holder must not reach the disk.
         // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
         frame[bytes..rounded].fill(0);
         let crc = crc32fast::hash(&frame[..bytes]);
@@ -46,13 +46,13 @@ impl StoreShared {
         }
     }
 
-    /// Writes whole pages of a frame to a new extent, at most twice.
+    /// Writes the first `bytes` bytes of a frame, whole pages, to a new extent; if that fails, to another one.
     async fn write_anywhere(&self, mut frame: Frame, bytes: usize) -> (Result<Extent, StoreError>, Option<Frame>) {
         let mut last = None;
         for _ in 0..TRIES {
             let mut extent = match self.allocate(bytes as u64).await {
                 Ok(extent) => extent,
-                // If the second allocation fails, the error of the first write tells more.
+                // If the second allocation fails, report the error of the first write, which tells more.
                 Err(error) => return (Err(last.unwrap_or(error)), Some(frame)),
             };
             let (file, offset) = (extent.file(), extent.offset());
@@ -80,13 +80,13 @@ impl StoreShared {
         if let Some(extent) = Extent::allocate(&self.space, bytes) {
             return Ok(extent);
         }
-        // One caller creates a slab; the others then look again.
+        // One task at a time creates a slab; the tasks that waited for this lock then try again.
         let _growing = self.growing.lock().await;
         loop {
             if let Some(extent) = Extent::allocate(&self.space, bytes) {
                 return Ok(extent);
             }
-            // Repeat: callers that did not wait for the lock may have taken all of the new slab.
+            // Repeat, because tasks that did not need the lock may have allocated all of the new slab.
             // seeded: stumps_retried: self.sweep_partial_files().await => false
             if bytes > self.options.slab_bytes || !(self.grow().await? || self.sweep_partial_files().await) {
                 return Err(self.space.full(bytes));
@@ -94,7 +94,7 @@ impl StoreShared {
         }
     }
 
-    /// Creates a slab; false at the cap.
+    /// Creates a slab; returns false if the cap has no room for one.
     async fn grow(&self) -> Result<bool, StoreError> {
         let bytes = self.options.slab_bytes;
         let Some(slab) = self.space.plan_slab(bytes) else { return Ok(false) };
@@ -114,7 +114,7 @@ impl StoreShared {
         if !piece.is_in(&self.space) {
             return Err(StoreError::OtherPiece);
         }
-        // Fail before waiting for a frame if the piece is lost, or larger than any frame.
+        // Fail before waiting for a frame if the piece is lost, or larger than any frame can be.
         let _here = piece.extent()?;
         // seeded: piece_frame: bytes > self.largest => false
         if bytes > self.largest {

@@ -15,17 +15,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The contents of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogContents {
-    /// Meta data by object.
+    /// The meta data of each object, by the object's number.
     pub objects: BTreeMap<u64, Box<[u8]>>,
     /// Entries by object and part: a map for each object would take several times the memory.
     pub parts: BTreeMap<(u64, u32), PieceEntry>,
-    /// Bytes of a snapshot's records, with [`OBJECT_BYTES`] for each object without its meta data.
+    /// Bytes of a snapshot of these contents, where each object counts [`OBJECT_BYTES`] and its meta data.
     pub bytes: u64,
-    /// Whether its first group is whole; if not, the log says nothing.
+    /// Whether the log's first group of blocks is whole; if not, the log has no contents.
     pub complete: bool,
-    /// Number of blocks of whole groups.
+    /// Number of blocks at the start of the log that form whole groups.
     pub next: u64,
-    /// Blocks of one copy.
+    /// Number of blocks in one copy of the log.
     pub blocks: u64,
 }
 
@@ -35,22 +35,22 @@ pub(super) struct LogInfo {
     pub generation: u32,
     /// The identity of the store; `None` if unknown.
     pub identity: Option<Identity>,
-    /// Blocks of one copy.
+    /// Number of blocks in one copy of the log.
     pub blocks: u64,
-    /// Blocks that were once durable.
+    /// Number of blocks at the start of the log that are known to have been durable once.
     pub durable: u64,
-    /// The most bytes of records that a store under this cap can have.
+    /// The most bytes of records that a store under its cap can have.
     pub limit: u64,
 }
 
 /// What the first block of a log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FirstBlock {
-    /// A block of this log.
+    /// An intact first block of this log.
     Sound,
-    /// Zeros, or an unreadable or damaged block.
+    /// Zeros, an unreadable block, or one that begins like ours and is damaged.
     Nothing,
-    /// Bytes of another program, or damage.
+    /// A block that does not begin like ours: another program wrote it, or it is damaged.
     Foreign,
 }
 
@@ -59,32 +59,32 @@ struct LogReader<'a> {
     disk: &'a dyn Disk,
     file: StoreFile,
     known: LogInfo,
-    /// Holds `held` blocks of the first copy, from block `first` on.
+    /// Buffer that holds `held` blocks of the first copy, from block `first` on.
     chunk: Option<Frame>,
     first: u64,
     held: u64,
-    /// Holds single blocks.
+    /// Buffer to read single blocks into.
     single: Option<Frame>,
 }
 
-/// The greatest ratio of a group's records to the records of all objects, in a store under its cap: one copy of a log has room
-/// for no more.
+/// How many times the limit for the records of all objects the records of one group may take: one copy of a log has no
+/// room for more.
 const GROUP_FACTOR: u64 = 2;
 
-/// Bytes that an object without its meta data counts for, though its record has 11. In memory it takes 91 (a node of 544 bytes
-/// has room for 11 objects and holds 7 in practice, plus 13 of the nodes above), and 11 to 22 in the next log: less
-/// than [`SPACE_AMPLIFICATION`] * 15 = 120. The store's files take as much for it, because each 2998 bytes of records have a
-/// block of 4096: 8 * 11 * 4096 / 2998.
+/// Bytes that an object counts besides its meta data when recovery bounds its memory, though its record has only 11. In
+/// memory it takes 91 (a node of 544 bytes has room for 11 objects and holds 7 in practice, plus 13 of the nodes
+/// above), and in the next log 11 to 22: together less than [`SPACE_AMPLIFICATION`] * 15 = 120. The store's files take
+/// as much for an object, because every 2998 bytes of records have a block of 4096: 8 * 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 
-/// Blocks in a chunk.
+/// Number of blocks that are read at once into `LogReader::chunk`.
 const CHUNK_BLOCKS: u64 = (FRAME / BLOCK) as u64;
 
-/// Reads a log with two frames, which are put back.
+/// Reads a log, with the two I/O buffers in `frames`, which it puts back.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] when a group that was durable is missing, or a record is invalid; [`StoreError::CapTooSmall`] when the
-/// log holds more than a store under this cap; the disk's.
+/// [`StoreError::Damaged`] when a group that was durable is missing, or a record is invalid;
+/// [`StoreError::CapTooSmall`] when the log holds more than a store under this cap can have; errors of the disk.
 pub(super) async fn read(
     disk: &dyn Disk,
     known: LogInfo,
@@ -151,7 +151,7 @@ impl<'a> LogReader<'a> {
         if contents.next < self.known.durable {
             return Err(StoreError::Damaged { file: self.file });
         }
-        // If a later block states that blocks from here on were durable, they are lost.
+        // A later block may state that more blocks than `contents.next` were durable: then some of them are lost.
         for later in at..self.known.blocks {
             let later = self.first_copy(later).await;
             // seeded: log_hole: header.acked > contents.next => false
@@ -162,10 +162,10 @@ impl<'a> LogReader<'a> {
         Ok(contents)
     }
 
-    /// Classifies the first block. A first copy that is unreadable or has a flipped bit is not foreign yet: the mirror decides.
+    /// Classifies the log by its first block. If the first copy is unreadable or damaged, the mirror decides.
     async fn classify(&mut self) -> Result<FirstBlock, StoreError> {
         let mut judged = Ok(());
-        // The first copy first, so that its verdict prevails.
+        // Read the first copy first: if neither copy is intact, its error prevails.
         for place in [0, self.known.blocks] {
             let (file, generation, expected) = (self.file, self.known.generation, self.known.identity);
             let Ok(block) = self.single(place).await else { continue };
@@ -190,7 +190,7 @@ impl<'a> LogReader<'a> {
     /// Reads a block from either copy. `None` if both were read and neither is valid.
     ///
     /// # Errors
-    /// One copy is unreadable and the other not valid: the block may exist.
+    /// A copy is unreadable and no other is valid: the block may exist.
     async fn block(&mut self, at: u64) -> Result<Option<(BlockHeader, Vec<u8>)>, StoreError> {
         let first = self.first_copy(at).await;
         if first.is_some() {
@@ -198,7 +198,7 @@ impl<'a> LogReader<'a> {
         }
         let known = self.known;
         let mut refused = Ok(());
-        // The mirror, then the first copy again, which the disk may have misread.
+        // Try the mirror, then the first copy again, which the disk may have misread.
         // seeded: mirror_read: at + known.blocks => at
         for place in [at + known.blocks, at] {
             match self.single(place).await {
@@ -226,7 +226,7 @@ impl<'a> LogReader<'a> {
         validate(&frame[index * BLOCK..(index + 1) * BLOCK], &self.known, at)
     }
 
-    /// Reads a chunk; returns its number of blocks.
+    /// Reads `blocks` blocks of the first copy into the chunk; returns the number of blocks read.
     async fn fill_chunk(&mut self, at: u64, blocks: u64) -> Option<u64> {
         let frame = self.chunk.take()?;
         let bytes = blocks as usize * BLOCK;
@@ -237,7 +237,7 @@ impl<'a> LogReader<'a> {
         response.result.ok().map(|moved| (moved / BLOCK) as u64)
     }
 
-    /// Reads the block at an index of the file, at most twice.
+    /// Reads the block at index `place` of the file; tries twice.
     async fn single(&mut self, place: u64) -> Result<&[u8], StoreError> {
         let (file, offset) = (self.file, place * BLOCK as u64);
         let mut refused = StoreError::short("read", file, offset);
@@ -256,7 +256,7 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// Decodes a block if it is this log's, at its place.
+/// Decodes a block; `None` unless it is block number `at` of this log.
 fn validate(block: &[u8], known: &LogInfo, at: u64) -> Option<(BlockHeader, Vec<u8>)> {
     let (header, records) = BlockHeader::decode(block)?;
     // seeded: block_generation: header.generation == known.generation => true
@@ -269,7 +269,7 @@ fn validate(block: &[u8], known: &LogInfo, at: u64) -> Option<(BlockHeader, Vec<
 }
 
 impl LogContents {
-    /// The slabs that entries name.
+    /// The slabs that the entries name.
     pub(super) fn slabs(&self) -> BTreeSet<u32> {
         self.parts.values().map(|entry| entry.slab).collect()
     }
@@ -302,7 +302,7 @@ impl LogContents {
         Some(())
     }
 
-    /// Adds an object without parts. Caller must have removed any object of that number.
+    /// Adds an object without parts. The caller must have removed any object of that number.
     fn add_object(&mut self, object: u64, meta: &[u8]) {
         self.objects.insert(object, meta.into());
         self.bytes += OBJECT_BYTES + meta.len() as u64;

@@ -14,7 +14,7 @@ pub const MAX_META_BYTES: usize = 1024;
 /// The most parts of an object: 2^24, which are 64 TiB in parts of 4 MiB.
 pub const MAX_PARTS: u32 = 1 << 24;
 
-/// Bytes of a piece's record; of a meta data record without the meta data.
+/// Bytes of a piece's record; `META_BYTES`: those of a meta data record without the meta data.
 pub(super) const PIECE_BYTES: u64 = 1 + 8 + 5 * 4;
 pub(super) const META_BYTES: u64 = 1 + 8 + 2;
 
@@ -24,7 +24,7 @@ pub(super) const MAX_RECORD_BYTES: usize = META_BYTES as usize + MAX_META_BYTES;
 /// A record of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LogRecord<'a> {
-    /// The place of a part's bytes.
+    /// Where the bytes of an object's part lie.
     Piece(PieceEntry),
     /// A new object with this meta data; replaces any object of that number.
     Meta { object: u64, meta: &'a [u8] },
@@ -110,7 +110,7 @@ impl<'a> LogRecord<'a> {
     }
 }
 
-/// Writes bytes one after the other.
+/// Writes bytes to a slice, one run after the other.
 pub(super) struct ByteWriter<'a> {
     pub bytes: &'a mut [u8],
     pub at: usize,
@@ -123,7 +123,7 @@ impl ByteWriter<'_> {
     }
 }
 
-/// Takes bytes from the front.
+/// Takes bytes from the front of a slice.
 pub(super) struct ByteReader<'a> {
     pub bytes: &'a [u8],
 }

@@ -11,7 +11,7 @@ use crate::frame::FramePool;
 use futures_channel::oneshot;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The changes of a commit that waits for the log, and where its result goes.
+/// The changes of a commit that waits for the log, and the sender for its result.
 #[derive(Debug)]
 pub(super) struct PendingCommit {
     pub changes: Vec<Change>,
@@ -21,17 +21,18 @@ pub(super) struct PendingCommit {
 pub(super) struct StoreShared {
     pub disk: Claimed,
     pub frames: FramePool,
-    /// The largest frame that a read can wait for: the log keeps two frames of the pool.
+    /// Bytes of the largest frame that a read may wait for: those of the pool less the two frames that the log keeps.
     pub largest: usize,
     pub options: StoreOptions,
     pub space: Arc<Space>,
-    /// Locked while a slab is created, and while files temporarily exceed what they will take. Lock order: after `log`.
+    /// Locked while a slab is created, and while the files count more bytes than they soon will, because some are being
+    /// removed. Lock order: `log`, then `growing`.
     pub growing: async_lock::Mutex<()>,
     pub map: Mutex<ObjectMap>,
     /// Locked by the writer of the log. `None` until the store is open.
     pub log: async_lock::Mutex<Option<Log>>,
     pub pending: Mutex<Vec<PendingCommit>>,
-    /// The log or the superblock, if its name was lost to another program.
+    /// The log or the superblock, once another program has removed it or taken its name.
     pub gone: OnceLock<StoreFile>,
 }
 

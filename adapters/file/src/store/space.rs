@@ -13,20 +13,22 @@ use terrace_core::range::{ExtentKind, RegionId};
 use terrace_core::{AllocError, Allocator, Block, Cause, GoodFit, Range, Request, Slot};
 use terrace_guard::Process;
 
-/// Alignment of extents.
+/// Alignment of extents in bytes.
 const PAGE: u64 = ALIGN as u64;
 
-/// Slots that a range gets when it has none left: 256 of 24 bytes are 6 KiB.
+/// How many slots (records of extents) a slab's range gets when it has none left: 256 of 24 bytes are 6 KiB.
 const SLOTS_STEP: usize = 256;
 
-/// File numbers are smaller. A store that creates a slab of 1 MiB each second takes a hundred years to get there.
+/// Every file number is below this. A store that creates a slab of 1 MiB each second takes a hundred years to get
+/// there.
 pub(super) const MAX_FILE_NUMBER: u32 = 3 << 30;
 
-/// All slabs of a store, and the accounts of its files.
+/// All slabs of a store, and how many bytes its files take.
 #[derive(Debug)]
 pub(super) struct Space {
     state: Mutex<SpaceState>,
-    /// In a forked child extents are not freed: another thread of the parent may hold the lock for ever.
+    /// In a forked child extents are not freed: if a thread of the parent held the lock at the fork, it is never
+    /// released.
     pub process: Process,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct SpaceState {
     pub areas: BTreeMap<u32, Box<SlabArea>>,
     /// The number of the next slab; no number is used twice.
     next: u32,
-    /// The slab of the last allocation.
+    /// The slab of the last allocation, which the next one tries first.
     hint: u32,
     /// The most bytes that slabs and logs may take together.
     pub cap: u64,
@@ -58,29 +60,30 @@ pub(super) struct SlabArea {
     /// The whole slab, as a region of `range`.
     region: RegionId,
     pub bytes: u64,
-    /// Whether nothing is allocated here any more: a sync failed, or the slab is being emptied.
+    /// Whether the slab is closed for allocation: a sync of it failed, or it is being emptied.
     pub retired: bool,
-    /// Whether a sync of the slab or of its name failed: what is not durable here yet never will be.
+    /// Whether a sync of the slab or of its name failed: what is not durable in it yet never will be.
     pub suspect: bool,
     /// Whether the slab's name survives a power cut.
     pub name_durable: bool,
-    /// Completed writes. `synced <= written`.
+    /// Number of completed writes to the slab: `synced <= written`.
     pub written: u64,
-    /// Completed writes that survive a power cut.
+    /// Number of these writes, from the first on, that a sync has covered: they survive a power cut.
     pub synced: u64,
 }
 
 impl SlabArea {
     fn new(bytes: u64, name_durable: bool) -> Result<Self, AllocError> {
-        // At most as many slots as a small slab has blocks, so that the records take less memory than the slab has bytes.
+        // A small slab starts with no more slots than it can have blocks, so that the slots take less memory than the
+        // slab has bytes.
         let slots = SLOTS_STEP.min((bytes / PAGE) as usize + 2);
         let mut range = Range::new(vec![Slot::EMPTY; slots], PAGE, GoodFit::new())?;
-        // Address 0 is none: addresses are offsets plus a page.
+        // Addresses in `range` are offsets in the slab plus a page, since 0 is no valid address.
         let region = range.add_region(PAGE, bytes)?;
         Ok(Self { range, region, bytes, retired: false, suspect: false, name_durable, written: 0, synced: 0 })
     }
 
-    /// Runs `attempt`, once more with more slots if it runs out of them.
+    /// Runs `attempt`; if that runs out of slots, adds some and runs it once more.
     fn with_slots<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, AllocError>) -> Result<T, AllocError> {
         match attempt(self) {
             Err(error) if error.cause == Cause::OutOfSlots => {
@@ -96,7 +99,7 @@ impl SlabArea {
         self.with_slots(|area| area.range.allocate(Request::new(bytes))).ok()
     }
 
-    /// Takes a range below every allocated one: recovery claims pieces from last to first.
+    /// Allocates a given range, which must lie below every allocated one: recovery claims pieces by falling offset.
     fn claim(&mut self, address: u64, bytes: u64) -> Option<Block> {
         self.with_slots(|area| {
             let first = area.range.extents(area.region).next().filter(|extent| extent.kind == ExtentKind::Free);
@@ -129,7 +132,8 @@ impl Space {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Allocates `bytes`, rounded up to pages: the slab and the block. `None` if no open slab has that room.
+    /// Allocates `bytes` bytes, rounded up to pages; returns the slab's number and the block. `None` if no slab that is
+    /// open for allocation has room.
     pub(super) fn allocate(&self, bytes: u64) -> Option<(u32, Block)> {
         let bytes = bytes.next_multiple_of(PAGE);
         let mut state = self.state();
@@ -143,14 +147,15 @@ impl Space {
         Some((slab, block))
     }
 
-    /// Allocates the range that a log names, below all that were claimed before. `None` without such a slab, or if the range
-    /// overlaps an allocated one.
+    /// Allocates the range that a log names; it must lie below all ranges claimed in the slab before. `None` if the
+    /// slab does not exist, or the range overlaps an allocated one.
     pub(super) fn claim(&self, slab: u32, offset: u64, bytes: u64) -> Option<Block> {
         let bytes = bytes.next_multiple_of(PAGE);
         self.state().areas.get_mut(&slab)?.claim(offset.checked_add(PAGE)?, bytes)
     }
 
-    /// The number of a slab to create, whose bytes count from now on. `None` at the cap, or without a number left.
+    /// Chooses the number of a slab to create, and counts its bytes from now on. `None` if it would exceed the cap, or
+    /// no number is left.
     pub(super) fn plan_slab(&self, bytes: u64) -> Option<u32> {
         let mut state = self.state();
         // seeded: slab_last: state.next >= MAX_FILE_NUMBER => false
@@ -166,10 +171,10 @@ impl Space {
         Some(state.next - 1)
     }
 
-    /// Adds a planned slab once its file is created.
+    /// Adds the slab that [`plan_slab`](Self::plan_slab) has counted, once its file is created.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] for a size that no slab has.
+    /// [`StoreError::Damaged`] if no slab can have this size.
     pub(super) fn slab_created(&self, slab: u32, bytes: u64) -> Result<(), StoreError> {
         self.uncount(bytes);
         self.add(slab, bytes, false)
@@ -185,14 +190,14 @@ impl Space {
         Ok(())
     }
 
-    /// Counts a log whose creation begins, out of the reserve.
+    /// Counts the bytes of a log whose creation begins; they come out of the reserve.
     pub(super) fn begin_log(&self, bytes: u64) {
         let mut state = self.state();
         state.others += bytes;
         state.making = bytes;
     }
 
-    /// Returns the bytes of a log whose creation failed to the reserve.
+    /// Gives back to the reserve the bytes of a log whose creation failed.
     pub(super) fn log_failed(&self, bytes: u64) {
         let mut state = self.state();
         state.others -= bytes;
@@ -205,7 +210,7 @@ impl Space {
         (state.making, state.reserve) = (0, reserve);
     }
 
-    /// Raises the reserve, and counts `beside` bytes of a file that is being replaced. Returns the reserve before.
+    /// Raises the reserve, and counts `beside` bytes of a file that is being replaced. Returns the previous reserve.
     ///
     /// # Errors
     /// [`StoreError::Full`]; then nothing has changed.
@@ -221,7 +226,7 @@ impl Space {
         Ok(std::mem::replace(&mut state.reserve, reserve))
     }
 
-    /// Checks that the files may take so many more bytes.
+    /// Checks that the files may take `asked` more bytes.
     ///
     /// # Errors
     /// [`StoreError::Full`] if they would exceed the cap.
@@ -231,12 +236,12 @@ impl Space {
         if asked > largest { Err(StoreError::Full { asked, largest, cap: state.cap }) } else { Ok(()) }
     }
 
-    /// Sets the reserve, whether or not the cap has that room.
+    /// Sets the reserve, even if the files and the reserve then exceed the cap.
     pub(super) fn set_reserve(&self, reserve: u64) {
         self.state().reserve = reserve;
     }
 
-    /// Sets the size of the spare file; 0 when it is used or gone.
+    /// Sets the size of the spare log file; 0 when it is used or gone.
     pub(super) fn set_spare(&self, bytes: u64) {
         self.state().spare = bytes;
     }
@@ -253,7 +258,7 @@ impl Space {
         state.partial_files.push((file, bytes));
     }
 
-    /// Takes the list of partial files, which count until they are removed.
+    /// Takes the list of partial files; their bytes count until they are removed.
     pub(super) fn take_partial_files(&self) -> Vec<(StoreFile, u64)> {
         std::mem::take(&mut self.state().partial_files)
     }
@@ -263,7 +268,7 @@ impl Space {
         self.state().partial_files.extend(left);
     }
 
-    /// Adds the bytes of an existing file.
+    /// Counts the bytes of an existing file.
     pub(super) fn count(&self, bytes: u64) {
         self.state().others += bytes;
     }
@@ -279,14 +284,14 @@ impl Space {
             match done {
                 // seeded: sync_reach: reach => area.written
                 true => area.synced = area.synced.max(reach),
-                // The writes may be lost, and a later sync would not report it.
+                // Close the slab: its writes may be lost, and a later sync would not report that.
                 // seeded: sync_failed: (area.retired, area.suspect) = (true, true) => ()
                 false => (area.retired, area.suspect) = (true, true),
             }
         }
     }
 
-    /// Slabs whose names are not durable yet.
+    /// Slabs whose names a sync of the directory has not made durable yet.
     pub(super) fn unnamed(&self) -> Vec<u32> {
         let state = self.state();
         state.areas.iter().filter(|(_, area)| !area.name_durable && !area.retired).map(|(slab, _)| *slab).collect()
@@ -306,7 +311,8 @@ impl Space {
         }
     }
 
-    /// Takes out all empty slabs but `keep` of those that may be allocated from. Caller must remove their files.
+    /// Removes all empty slabs from the space but `keep` of those that are open for allocation, and returns them with
+    /// their sizes. The caller must remove their files.
     pub(super) fn take_vacant(&self, keep: usize) -> Vec<(u32, u64)> {
         let mut state = self.state();
         let (mut kept, mut taken) = (0, Vec::new());
@@ -317,7 +323,7 @@ impl Space {
                 taken.push((*slab, area.bytes));
             }
         }
-        // Their bytes count until the files are removed.
+        // The slabs' bytes count until their files are removed.
         for (slab, bytes) in &taken {
             state.areas.remove(slab);
             state.others += bytes;
@@ -325,7 +331,7 @@ impl Space {
         taken
     }
 
-    /// Marks a number as used by a file.
+    /// Marks a slab number as used: new slabs get higher ones.
     pub(super) fn skip(&self, slab: u32) {
         let mut state = self.state();
         state.next = state.next.max(slab.saturating_add(1));
@@ -337,14 +343,14 @@ impl Space {
         state.used() + state.reserve > state.cap
     }
 
-    /// Bytes of the files, bytes of live extents, bytes reserved beyond the files, and the cap.
+    /// In bytes: the size of the files, the size of live extents, the reserve beyond the files, and the cap.
     pub(super) fn usage(&self) -> [u64; 4] {
         let state = self.state();
         let live = state.areas.values().map(|area| area.in_use()).sum();
         [state.used() + state.spare, live, state.reserve - state.spare, state.cap]
     }
 
-    /// The error for a piece that no slab has room for.
+    /// The error when no slab has room for a piece of `asked` bytes.
     pub(super) fn full(&self, asked: u64) -> StoreError {
         let state = self.state();
         let open = state.areas.values().filter(|area| !area.retired);
@@ -352,7 +358,7 @@ impl Space {
         StoreError::Full { asked, largest, cap: state.cap }
     }
 
-    /// Checks every range and the accounts.
+    /// Checks the invariants of every slab's range, and of the byte counts.
     pub(super) fn check(&self) -> Result<(), String> {
         let state = self.state();
         for (slab, area) in &state.areas {
@@ -369,7 +375,7 @@ impl Space {
 }
 
 impl SpaceState {
-    /// Bytes of all files but the spare one.
+    /// Bytes of all files but the spare log file.
     pub(super) fn used(&self) -> u64 {
         self.others + self.areas.values().map(|area| area.bytes).sum::<u64>()
     }

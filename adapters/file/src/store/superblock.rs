@@ -25,31 +25,32 @@ use crate::disk::{Disk, DiskRequest, StoreFile, submit};
 use crate::fault::FileFaultReason;
 use crate::frame::Frame;
 
-/// The first bytes of every page.
+/// The first bytes of every page of the superblock.
 const MAGIC: [u8; 8] = *b"terrace\x1b";
 
-/// Page numbers of the floors, then of the marks. One write covers both marks, so they are neighbours.
+/// Page numbers of the two floors (synced copies of the bound), then of the two marks (copies that are not synced). One
+/// write covers both marks, so they are neighbours.
 const POSITIONS: [usize; PAGES] = [0, 15, 7, 8];
 const PAGES: usize = 4;
 pub(super) const FLOORS: usize = 2;
 
-/// Bytes of the file: 64 KiB.
+/// Bytes of the superblock's file: 64 KiB.
 pub(super) const BYTES: u64 = 16 * BLOCK as u64;
 
-/// Where a page holds its checksum.
+/// Bytes of a page that hold its checksum.
 const CRC: std::ops::Range<usize> = 12..16;
 
-/// How often a page is read: a disk may misread once.
+/// How often an invalid page is read: the disk may misread once.
 const TRIES: usize = 2;
 
-/// A lower bound of what is durable.
+/// A lower bound of what is durable: so many blocks of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DurableBound {
-    /// The log that holds everything durable; 0 before there is one.
+    /// The generation of the log that holds everything durable; 0 before there is one.
     pub generation: u32,
-    /// Blocks of one copy of that log.
+    /// Number of blocks in one copy of that log.
     pub blocks: u64,
-    /// How many of them are durable at least.
+    /// How many of those blocks, at least, are durable.
     pub durable: u64,
 }
 
@@ -59,11 +60,11 @@ pub(super) struct Superblock {
     pub identity: Identity,
     /// The bound that was read or written last.
     pub bound: DurableBound,
-    /// Floors written so far, including those reported as failed.
+    /// Number of floor pages written so far, including writes reported as failed.
     count: u64,
-    /// The floor to write next: the other one is durable, or no floor was written.
+    /// Index of the floor page to write next, 0 or 1. The other one is durable, unless no floor page was written yet.
     slot: usize,
-    /// Whether the write of a floor failed: that floor may name a log on which the store does not rely.
+    /// Whether the last write of a floor page failed: that page may name a log on which the store does not rely.
     unsure: bool,
 }
 
@@ -104,11 +105,12 @@ impl SuperblockPage {
     }
 }
 
-/// Reads the superblock with a frame, which is put back. `None` if no page is sound and none is of another program or version.
+/// Reads the superblock, with the I/O buffer in `frame`, which it puts back. `None` if no page is valid and none is of
+/// another program or version.
 ///
 /// # Errors
-/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages name different
-/// stores; the disk's, when no page could be read.
+/// [`StoreError::Foreign`], [`StoreError::Older`], [`StoreError::Newer`]; [`StoreError::Damaged`] when pages name
+/// different stores; the error of the disk when no page could be read.
 pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<Option<Superblock>, StoreError> {
     let (mut pages, mut refused) = ([None; PAGES], None);
     for (index, page) in pages.iter_mut().enumerate() {
@@ -134,14 +136,15 @@ pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<O
     Ok(Some(Superblock { bound: latest_bound(&pages), ..next_slot(&pages, identity) }))
 }
 
-/// The bound of the page with the greatest count; of several, the highest bound.
+/// The bound of the page with the greatest count; of several such pages, the highest bound.
 fn latest_bound(pages: &[Option<SuperblockPage>; PAGES]) -> DurableBound {
     // seeded: superblock_latest: (page.count, page.bound.generation, page.bound.durable) => (0, page.bound.generation, page.bound.durable)
     let latest = |page: &&SuperblockPage| (page.count, page.bound.generation, page.bound.durable);
     pages.iter().flatten().max_by_key(latest).map(|page| page.bound).unwrap_or_default()
 }
 
-/// The next floor to write: the later one, whose sync may not have ended, or one that is not sound.
+/// The superblock with the floor page to write next: the later one, whose sync may not have ended, or one that is not
+/// valid.
 fn next_slot(pages: &[Option<SuperblockPage>; PAGES], identity: Identity) -> Superblock {
     let count = |slot: usize| pages[slot].map(|page| page.count);
     let slot = match (count(0), count(1)) {
@@ -158,7 +161,7 @@ async fn read_page<'a>(disk: &dyn Disk, index: usize, frame: &'a mut Option<Fram
     let response = submit(disk, DiskRequest::Read { file, offset, bytes: BLOCK, frame: own }).await;
     *frame = response.frame;
     let moved = response.result?;
-    // A short read means that the file does not have the page.
+    // After a short read the file does not have the page: return no bytes.
     Ok(frame.as_ref().map_or(&[], |frame| &frame[..if moved == BLOCK { BLOCK } else { 0 }]))
 }
 
@@ -166,15 +169,15 @@ impl Superblock {
     /// The superblock of a new store.
     ///
     /// # Errors
-    /// The system's, for random bytes.
+    /// The error of the system's random number generator.
     pub(super) fn new() -> Result<Self, StoreError> {
         Ok(Self { identity: Identity::random()?, bound: DurableBound::default(), count: 0, slot: 0, unsure: false })
     }
 
-    /// Makes a bound durable: writes and syncs the next floor, then repeats it in the marks.
+    /// Makes a bound durable: writes and syncs the next floor page, then writes the bound to the marks too.
     ///
     /// # Errors
-    /// The disk's; the next call writes the same floor again.
+    /// The error of the disk; the next call writes the same floor page again.
     pub(super) async fn write_floor(
         &mut self,
         disk: &dyn Disk,
@@ -190,13 +193,14 @@ impl Superblock {
         submit(disk, DiskRequest::Sync { file: StoreFile::Superblock }).await.result?;
         // seeded: superblock_turns: 1 - self.slot => self.slot
         *self = Self { slot: 1 - self.slot, ..next };
-        // If this floor is lost, the marks still name its log, not the one before.
+        // If the disk loses this floor page, the marks still name its log, and not the log before.
         // seeded: superblock_floor_marks: self.write_marks(disk, frame, bound.durable).await => Ok(())
         self.write_marks(disk, frame, bound.durable).await
     }
 
-    /// If the last floor's write failed, overwrites it and the marks with the current bound. Caller must do so before it removes
-    /// the log that the failed floor may name. The disk may lose one of the two writes silently, so both are synced.
+    /// If the last write of a floor page failed, overwrites that page and the marks with the current bound. The caller
+    /// must do so before it removes the log that the page may name. The disk may silently lose one of the two writes,
+    /// so both are synced.
     ///
     /// # Errors
     /// As [`write_floor`](Self::write_floor); then the log must stay, and the caller must try again.
@@ -218,10 +222,11 @@ impl Superblock {
         Ok(())
     }
 
-    /// Writes to the marks that so many blocks of the log are durable. A failed write only leaves a lower bound.
+    /// Writes to the marks that `durable` blocks of the log are durable. If the write fails, the marks state fewer
+    /// blocks, which is still true.
     ///
     /// # Errors
-    /// The superblock lost its name: a restart would not find what is durable.
+    /// The superblock has lost its name: a restart would not find what is durable.
     pub(super) async fn write_marks(
         &mut self,
         disk: &dyn Disk,
@@ -236,7 +241,7 @@ impl Superblock {
         }
     }
 
-    /// Writes the page `times` times, from the floor or mark `first` on.
+    /// Writes the page to `times` neighbouring pages of the file; the first is `POSITIONS[first]`.
     async fn write(
         &self,
         disk: &dyn Disk,
