@@ -1,11 +1,12 @@
 //! A disk over the files of one directory, accessed through an engine.
 //!
-//! Promises upward: as [`Disk`]; a directory has one `Directory` at a time, in this process and in others, even if its lock file
-//! is removed; the `Directory` stays on the directory that it opened, even if the path then names another; no symbolic link in it
-//! is followed; the engine's threads run tasks after they have delivered completions.
+//! Promises upward: what [`Disk`] requires; at most one `Directory` has a directory open at a time, in this process and
+//! in others, even if its lock file is removed; the `Directory` stays on the directory that it opened, even if the path
+//! then names another; it follows no symbolic link in that directory; the engine's threads run tasks after they have
+//! delivered completions.
 //! Asks from below: an engine, `flock`, `fsync` of a directory.
 //!
-//! Invariant: each key in `waiting` is the token of one request that the engine has.
+//! Invariant: each key in `waiting` is the token of one request that the engine has not completed.
 
 mod parents;
 
@@ -27,21 +28,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use terrace_guard::Process;
 
-/// The lock file, locked beside the directory itself: network file systems lock files only. It is never removed, because another
-/// process may wait for its lock.
+/// The name of the lock file. It is locked in addition to the directory, because network file systems can lock files
+/// only. It is never removed: another process may be waiting for its lock, and would then lock a removed file.
 const LOCK: &str = "terrace.lock";
 
-/// Requests in flight: 64 of 64 KiB keep a disk of 7 GB/s and 0.5 ms busy.
+/// The most io_uring requests in flight: 64 requests of 64 KiB keep a disk of 7 GB/s bandwidth and 0.5 ms latency busy.
 const RING_DEPTH: u32 = 64;
 
-/// Threads without io_uring: each waits for one request.
+/// Number of I/O threads where io_uring is not used; each performs one blocking request at a time.
 const POOL_THREADS: usize = 16;
 
-/// How long tasks run before their requests are submitted: a tenth of the time that 64 requests keep the disk busy.
+/// How long an I/O thread polls tasks before it submits the requests that they made: a tenth of the time for which
+/// [`RING_DEPTH`] requests keep the disk busy.
 const TASK_TIME: Duration = Duration::from_micros(50);
 
-/// How long to wait for a lock before the directory counts as in use. The last owner may be ending: its copies in flight end
-/// first, and a child that is being spawned has its parent's files until it executes its program.
+/// How long to wait for a lock before the directory counts as in use. The previous owner may still be closing: it first
+/// completes its copies in flight, and a child process that it has just forked shares the lock until `exec`.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The kind of engine that performs a directory's I/O.
@@ -50,9 +52,9 @@ pub enum EngineKind {
     /// io_uring if this user may use it, else threads.
     #[default]
     Best,
-    /// io_uring.
+    /// io_uring; opening fails where it is not available.
     IoUring,
-    /// A pool of threads.
+    /// A pool of threads, each in one blocking system call at a time.
     Threads,
 }
 
@@ -61,17 +63,17 @@ pub struct Directory {
     path: PathBuf,
     files: Mutex<HashMap<StoreFile, Arc<SlabFile>>>,
     router: Arc<ResponseRouter>,
-    /// Dropped before the locks: then no more writes happen.
+    /// The I/O engine. Dropped before the locks are released, so that no write is in flight any more by then.
     engine: Arc<dyn Engine>,
-    /// The directory itself: files are opened relative to it, and it is synced.
+    /// The directory, open and locked: files are opened relative to it, and it is synced to make their names durable.
     directory: FileLock,
     _lock: FileLock,
-    /// Whether a store has claimed it.
+    /// Whether a store of this process has claimed the directory.
     claimed: AtomicBool,
     process: Process,
 }
 
-/// Sends each completion to the response of its request.
+/// Sends each completion of the engine to the task that waits for the response to that request.
 struct ResponseRouter {
     waiting: Mutex<slab::Slab<ResponseSender>>,
     tasks: Executor,
@@ -88,7 +90,7 @@ impl CompletionHandler for ResponseRouter {
         let reply = self.waiting().try_remove(completion.token as usize);
         if let Some(reply) = reply {
             self.tasks.expect_run();
-            // Without a receiver the frame returns to its pool.
+            // If the receiver is gone, the response is dropped, which returns its frame to the pool.
             let _ = reply.send(DiskResponse { result: completion.result, frame: completion.frame });
         }
     }
@@ -98,7 +100,7 @@ impl CompletionHandler for ResponseRouter {
     }
 }
 
-/// A thread that runs an executor's tasks where no directory's engine does. Ends when dropped.
+/// A thread that polls an executor's tasks where no directory's engine does; ends when dropped.
 pub struct TaskRunner {
     _engine: Arc<ThreadEngine>,
 }
@@ -107,7 +109,7 @@ impl TaskRunner {
     /// Spawns the thread.
     ///
     /// # Errors
-    /// The system's, when it has no more threads to give.
+    /// The error of the system when it cannot create a thread.
     pub fn spawn(tasks: &Executor) -> Result<Self, FileFault> {
         let router = Arc::new(ResponseRouter { waiting: Mutex::default(), tasks: tasks.clone() });
         let engine = ThreadEngine::new(1, router)
@@ -125,12 +127,12 @@ impl fmt::Debug for TaskRunner {
 }
 
 impl Directory {
-    /// Opens a directory, creating it if necessary; its engine becomes a driver of `tasks`.
+    /// Opens a directory, or creates it; its I/O engine becomes a driver of `tasks`, and polls them.
     ///
     /// # Errors
-    /// [`FileFaultReason::Busy`] when another store has it; [`FileFaultReason::Untrusted`] when its lock file is a symbolic link,
-    /// has another hard link or is another user's, as in a copy by hard links, or on a file system that shows all files as
-    /// another user's; the system's.
+    /// [`FileFaultReason::Busy`] when another store has the directory open; [`FileFaultReason::Untrusted`] when the
+    /// lock file is a symbolic link, has a second hard link (as in a copy of the directory by hard links), or belongs
+    /// to another user (as on a file system mounted with a fixed owner); otherwise the error of the failed system call.
     pub fn open(path: &Path, kind: EngineKind, tasks: &Executor) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let fault = |call, code: Option<i32>| FileFault::new(call, &name, 0, code.unwrap_or(0));
@@ -161,12 +163,12 @@ impl Directory {
         })
     }
 
-    /// Bytes that this user may still write on the file system; 0 if unknown.
+    /// Bytes that this user may still write to the directory's file system; 0 if unknown.
     pub fn free(&self) -> u64 {
         rustix::fs::fstatvfs(&self.directory.0).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// The engine's name, for people.
+    /// The name of the I/O engine, for display: `ring` or `threads`.
     pub fn engine(&self) -> &'static str {
         self.engine.name()
     }
@@ -231,7 +233,8 @@ impl Directory {
     }
 }
 
-/// A locked file. A forked child shares the lock and keeps the file open, so dropping unlocks explicitly.
+/// A file locked with `flock`. Dropping it unlocks explicitly: closing the file alone would not release the lock while
+/// a forked child has it open.
 struct FileLock(OwnedFd, Process);
 
 impl FileLock {
@@ -248,7 +251,7 @@ impl Drop for FileLock {
     }
 }
 
-/// Locks the directory itself, if its file system can.
+/// Locks the directory itself; succeeds without a lock if its file system cannot lock directories.
 fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
     match acquire_lock(names) {
         Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::ISDIR) => Ok(()),
@@ -256,31 +259,33 @@ fn lock_directory(names: &OwnedFd) -> rustix::io::Result<()> {
     }
 }
 
-/// Opens the lock file, or creates it; it must be a regular file of this user.
+/// Opens the lock file, or creates it; fails unless it is a regular file of this user.
 fn open_lock(names: &OwnedFd, path: &Path) -> Result<OwnedFd, FileFault> {
     let path = path.join(LOCK);
     let refused = |error: Errno| FileFault::new("open", &path.display().to_string(), 0, error.raw_os_error());
-    // Do not wait for the writer of a pipe of that name.
+    // `NONBLOCK`: opening must not block if the name belongs to a pipe or a device.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = retry_on_intr(|| rustix::fs::openat(names, LOCK, flags, Mode::RUSR | Mode::WUSR)).map_err(refused)?;
     check_trusted(&lock, &path)?;
     Ok(lock)
 }
 
-/// Locks a file, until it is unlocked, or closed by this process and the children that it forked.
+/// Locks a file, after waiting up to [`LOCK_TIMEOUT`] for another holder. The lock lasts until it is released, or until
+/// this process and all children that it forked have closed the file.
 fn acquire_lock(lock: &OwnedFd) -> rustix::io::Result<()> {
     let begun = Instant::now();
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_TIMEOUT => std::thread::sleep(LOCK_TIMEOUT / 200),
-            // `EWOULDBLOCK` equals `EAGAIN`, which other calls return when the system is out of resources.
+            // Report `EBUSY`, because `EWOULDBLOCK` equals `EAGAIN`, which other calls return when the system is out of
+            // resources.
             Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY),
             outcome => return outcome,
         }
     }
 }
 
-/// An engine that delivers completions to `router`.
+/// Creates an I/O engine of this kind that delivers its completions to `router`.
 fn engine(kind: EngineKind, router: &Arc<ResponseRouter>) -> std::io::Result<Arc<dyn Engine>> {
     let sink = || Arc::clone(router) as Arc<dyn CompletionHandler>;
     if kind != EngineKind::Threads {
@@ -305,7 +310,7 @@ impl Disk for Directory {
             if let Some(file) = entry.file_name().to_str().ok().and_then(StoreFile::from_name) {
                 let stat = rustix::fs::statat(&self.directory.0, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
                 let stat = stat.map_err(refused)?;
-                // The size of an untrusted file means nothing.
+                // Reject a file that another user or program may have put here, before its size is used.
                 // seeded: listed_own: check_stat(&stat, &self.path.join(file.to_string()))? => ()
                 check_stat(&stat, &self.path.join(file.to_string()))?;
                 files.push((file, u64::try_from(stat.st_size).unwrap_or(0)));
@@ -326,7 +331,7 @@ impl Disk for Directory {
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         match fault.reason {
             FileFaultReason::Full => self.free() >= bytes,
-            // For example, out of descriptors.
+            // Descriptors, for example, had run out: they are back if one can be duplicated.
             FileFaultReason::Exhausted => rustix::io::fcntl_dupfd_cloexec(&self.directory.0, 0).is_ok(),
             _ => false,
         }
@@ -337,7 +342,7 @@ impl Disk for Directory {
             return drop(reply.send(DiskResponse::without_frame(Err(FileFault::forked("submit")))));
         }
         if matches!(request, DiskRequest::Create { .. } | DiskRequest::Remove { .. } | DiskRequest::SyncDirectory) {
-            // These calls block this thread for long: unpark the threads whose results are there first.
+            // These requests block this thread for long: first unpark the threads whose results are already there.
             crate::park::flush_wakes();
         }
         let response = match request {
@@ -345,7 +350,8 @@ impl Disk for Directory {
                 return self.request(Op::Read, (file, offset, bytes), Some(frame), reply);
             }
             DiskRequest::Write { file, offset, bytes, frame } => {
-                // The superblock is written with each commit, but synced only with each new log.
+                // Check that the superblock still has its name. Other files are checked when they are synced, but the
+                // superblock is written with each commit and synced only with each new log.
                 // seeded: superblock_name: file == StoreFile::Superblock => false
                 if file == StoreFile::Superblock
                     && let Err(fault) = self.check_linked(file)

@@ -15,11 +15,11 @@ use terrace_guard::catch_panic;
 /// The name of a store's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreFile {
-    /// The identity of the store, and a lower bound of what is durable.
+    /// The store's identity, and a lower bound of how much of its log is durable.
     Superblock,
-    /// Bytes of pieces.
+    /// The slab file with this number, which holds the bytes of pieces.
     Slab(u32),
-    /// The records that say which pieces are durable, and where they lie.
+    /// The log file with this number: its records say which pieces are durable, and where they lie.
     Log(u32),
 }
 
@@ -49,7 +49,7 @@ impl StoreFile {
             "log" => Self::Log(number),
             _ => return None,
         };
-        // Only the canonical spelling: no sign, no capitals, all leading zeros.
+        // Accept only the canonical spelling: no sign, no capitals, all leading zeros.
         (file.to_string() == name).then_some(file)
     }
 }
@@ -57,41 +57,41 @@ impl StoreFile {
 /// A request to a disk.
 #[derive(Debug)]
 pub enum DiskRequest {
-    /// Creates a file of that size with all its space allocated.
+    /// Creates a file of the given size, with all its space allocated.
     ///
-    /// Fails if the file exists or the disk is full. A failure, or the death of the process meanwhile, may leave a file of that
-    /// size or less; the store does not create that name again.
+    /// Fails if the file exists or the disk is full. If the request fails, or the process dies before the response, a
+    /// file of at most that size may remain; the store removes it before it creates a file with that name again.
     Create {
         /// The file to create.
         file: StoreFile,
         /// Its size, a multiple of a page.
         bytes: u64,
     },
-    /// Removes a file; succeeds if there is none.
+    /// Removes a file; succeeds if no file has that name.
     Remove {
         /// The file to remove.
         file: StoreFile,
     },
     /// Makes earlier creations and removals durable.
     SyncDirectory,
-    /// Reads into the front of the frame.
+    /// Reads a range of a file into the first `bytes` bytes of the frame.
     Read {
         /// The file to read.
         file: StoreFile,
-        /// The first byte, a multiple of [`ALIGN`](crate::ALIGN).
+        /// Offset in the file at which the range begins, in bytes; a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
-        /// The number of bytes, a multiple of [`ALIGN`](crate::ALIGN).
+        /// Length of the range in bytes; a multiple of [`ALIGN`](crate::ALIGN).
         bytes: usize,
         /// The memory to read into.
         frame: Frame,
     },
-    /// Writes the front of the frame.
+    /// Writes the first `bytes` bytes of the frame to a range of a file.
     Write {
         /// The file to write.
         file: StoreFile,
-        /// The first byte, a multiple of [`ALIGN`](crate::ALIGN).
+        /// Offset in the file at which the range begins, in bytes; a multiple of [`ALIGN`](crate::ALIGN).
         offset: u64,
-        /// The number of bytes, a multiple of [`ALIGN`](crate::ALIGN).
+        /// Length of the range in bytes; a multiple of [`ALIGN`](crate::ALIGN).
         bytes: usize,
         /// The memory to write from.
         frame: Frame,
@@ -106,46 +106,46 @@ pub enum DiskRequest {
 /// The response to a [`DiskRequest`].
 #[derive(Debug)]
 pub struct DiskResponse {
-    /// Bytes moved, possibly fewer than requested; 0 for a request that moves none.
+    /// Number of bytes read or written, possibly fewer than requested; 0 for requests of other kinds.
     pub result: Result<usize, FileFault>,
-    /// The request's frame.
+    /// The frame of the request, handed back; `None` if the request had none, or the disk is gone.
     pub frame: Option<Frame>,
 }
 
 impl DiskResponse {
-    /// The response to a request without a frame.
+    /// The response to a request that has no frame.
     pub fn without_frame(result: Result<(), FileFault>) -> Self {
         Self { result: result.map(|()| 0), frame: None }
     }
 }
 
-/// Takes the response.
+/// The sender through which the disk responds to a request.
 ///
-/// A sender that is dropped without one, also by a disk that panics, fails the request: the disk is gone.
+/// If the disk drops it without a response, for example by a panic, the request fails with [`FileFaultReason::Closed`].
 pub type ResponseSender = oneshot::Sender<DiskResponse>;
 
-/// Storage of named files, as the store needs it.
+/// Storage of named files: what a store requires of its disk.
 pub trait Disk: Send + Sync + 'static {
     /// The files on the disk, with their sizes.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault>;
 
-    /// Claims the disk for a store.
+    /// Claims the disk for a store; returns false if another store of this process has claimed it.
     ///
-    /// False if another store of this process has it, whose files this one would overwrite. The default always succeeds: the
-    /// maker of such a disk must give it to one store only.
+    /// Two stores on one disk would overwrite each other's files. The default implementation always returns true: a
+    /// disk that uses it must be given to one store only.
     fn claim(&self) -> bool {
         true
     }
 
-    /// Ends the claim.
+    /// Releases the claim on the disk.
     fn release(&self) {}
 
-    /// Whether the cause of a fault is gone, as far as the disk sees at once.
+    /// Whether the cause of a fault is gone, as far as the disk can tell without waiting.
     ///
-    /// Then a retry makes sense before its time. `bytes`: the most that a request takes.
+    /// If true, the caller may retry at once. `bytes`: the most space that the retried request needs.
     fn has_recovered(&self, fault: &FileFault, bytes: u64) -> bool {
         let _ = (fault, bytes);
         false
@@ -153,18 +153,18 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Submits a request.
     ///
-    /// Its frame may be read or written at any time until the response, also when no receiver is left.
+    /// The disk may read or write the request's frame at any time until it responds, even if the receiver was dropped.
     fn submit(&self, request: DiskRequest, reply: ResponseSender);
 }
 
-/// A disk that a store has claimed, released on drop.
+/// A disk that a store has claimed; dropping it releases the claim.
 pub(crate) struct Claimed(Arc<dyn Disk>);
 
 impl Claimed {
     /// Claims a disk.
     ///
     /// # Errors
-    /// [`FileFaultReason::Busy`]: another store of this process has it.
+    /// [`FileFaultReason::Busy`] if another store of this process has claimed the disk.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Result<Self, FileFault> {
         let busy =
             FileFault { call: "claim", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Busy };
@@ -187,10 +187,10 @@ impl Drop for Claimed {
     }
 }
 
-/// Submits a request at once, and returns a future of its response.
+/// Submits a request at once; returns a future that resolves to the response.
 pub(crate) fn submit(disk: &dyn Disk, request: DiskRequest) -> impl Future<Output = DiskResponse> + use<> {
     let (reply, response) = oneshot::channel();
-    // A disk that panics has responded already, or drops the sender, which is a response too.
+    // If the disk panics, it has already responded, or unwinding drops `reply`: then the future fails the request.
     catch_panic(|| disk.submit(request, reply));
     let gone =
         || FileFault { call: "submit", file: "the disk".into(), offset: 0, code: 0, reason: FileFaultReason::Closed };

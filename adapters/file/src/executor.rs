@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use terrace_guard::{ProcessOwned, catch_panic};
 
-/// Has an executor's tasks polled, and performs the I/O that they wait for.
+/// Arranges that an executor's tasks are polled, and performs the I/O that they wait for.
 pub trait Driver: Send + Sync {
     /// Called when a task is ready and no thread polls tasks.
     ///
-    /// Must have [`Executor::run`] called, later or on another thread.
+    /// Must arrange that [`Executor::run`] is called, later or on another thread.
     fn wake(&self);
 
     /// The engine's id, if threads in [`Executor::block_on`] may perform its requests.
@@ -33,41 +33,42 @@ pub trait Driver: Send + Sync {
         None
     }
 
-    /// Performs one request on this thread, its own first, and delivers the completion.
+    /// Performs one request on this thread, preferably one that it kept, and delivers the completion.
     ///
-    /// False without a request.
+    /// Returns false if there is no request to perform.
     fn perform_one(&self) -> bool {
         false
     }
 
     /// Called when this thread stops performing requests.
     ///
-    /// Hands the request that it kept over to other threads.
+    /// Must hand the request that the thread kept, if any, over to other threads.
     fn stop_helping(&self) {}
 }
 
 thread_local! {
-    /// The id of the engine whose requests this thread performs; 0 without one.
+    /// The id of the engine whose requests this thread performs; 0 if it performs none.
     static DRIVING: Cell<usize> = const { Cell::new(0) };
     /// Whether this thread is polling a task.
     static POLLING: Cell<bool> = const { Cell::new(false) };
-    /// The id of the executor whose tasks stay on this thread when they become ready here; 0 without one.
+    /// The id of the executor whose tasks stay on this thread when they become ready here; 0 if there is none.
     static LOCAL_FOR: Cell<usize> = const { Cell::new(0) };
-    /// The ready tasks that stay on this thread.
+    /// The ready tasks that stay on this thread; no other thread polls them.
     static LOCAL: RefCell<VecDeque<Runnable>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Whether this thread is polling a task: if it blocks for another task, it may wait for itself.
+/// Whether this thread polls tasks: if it blocks until another task has ended, it may wait for itself.
 pub fn is_in_task() -> bool {
     POLLING.get() || LOCAL_FOR.get() != 0
 }
 
-/// Whether this thread will perform requests of that engine before it blocks, so that no thread need be woken for them.
+/// Whether this thread will perform requests of the engine with this id before it blocks, so that no other thread need
+/// be woken for them.
 pub(crate) fn is_driving(engine: usize) -> bool {
     DRIVING.get() == engine
 }
 
-/// Runs `work` with this thread marked as one that performs requests of that engine.
+/// Runs `work` with this thread marked as one that performs requests of the engine with this id.
 pub(crate) fn while_driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
     struct Before(usize);
     impl Drop for Before {
@@ -79,7 +80,7 @@ pub(crate) fn while_driving<T>(engine: usize, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// An executor: a queue of ready tasks, and the drivers that have them polled. Clones share both.
+/// An executor: a queue of ready tasks, and the drivers that poll them. Clones share both.
 #[derive(Clone, Default)]
 pub struct Executor {
     shared: Arc<ExecutorShared>,
@@ -89,7 +90,7 @@ pub struct Executor {
 struct ExecutorShared {
     /// A forked child leaves the parent's tasks untouched.
     state: ProcessOwned<Mutex<RunQueue>>,
-    /// The first one that is alive is woken.
+    /// Of these, the first one that is still alive is woken when a task becomes ready.
     drivers: RwLock<Vec<Weak<dyn Driver>>>,
 }
 
@@ -105,7 +106,7 @@ impl Executor {
         Self::default()
     }
 
-    /// Adds a driver, to be woken once all earlier drivers are dropped.
+    /// Adds a driver; it is woken for ready tasks once all drivers added earlier are dropped.
     ///
     /// The executor does not keep drivers alive.
     pub fn add_driver(&self, driver: Weak<dyn Driver>) {
@@ -116,7 +117,7 @@ impl Executor {
         drivers.retain(|driver| driver.strong_count() > 0);
         drivers.push(driver);
         drop(drivers);
-        // Tasks that became ready before there was a driver.
+        // Wake the driver for tasks that became ready before there was one.
         if !self.state().ready.is_empty() {
             self.wake();
         }
@@ -127,7 +128,7 @@ impl Executor {
         self.driver().is_some()
     }
 
-    /// Whether this process made it.
+    /// Whether this process created the executor: false in a forked child.
     ///
     /// In a forked child [`spawn`](Self::spawn) begins nothing and no task is polled: see [`JoinHandle::in_child`].
     pub fn is_own(&self) -> bool {
@@ -183,7 +184,7 @@ impl Executor {
         LOCAL_FOR.get() == self.id()
     }
 
-    /// Unique while the executor lives.
+    /// The executor's id: an address, unique while the executor lives.
     fn id(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }
@@ -210,9 +211,10 @@ impl Executor {
 
     /// Blocks this thread on the future that `begin` makes.
     ///
-    /// If threads may perform the driver's requests, this thread polls the tasks that it spawns meanwhile and performs their
-    /// requests, and wakes no thread for them. Caller must not block inside `begin` or the future on such a task, except by
-    /// `block_on` of the same executor: no other thread polls those tasks before this call returns.
+    /// If the driver has an [`engine_id`](Driver::engine_id), this thread itself polls the tasks that it spawns during
+    /// the call, and performs their requests, without waking other threads. The caller must not block inside `begin` or
+    /// the future on such a task, except by `block_on` of the same executor: no other thread polls those tasks before
+    /// this call returns.
     ///
     /// # Panics
     /// When the future does.
@@ -222,19 +224,19 @@ impl Executor {
         }
         let owner = LOCAL_FOR.get();
         let driver = self.driver().and_then(|driver| driver.engine_id().zip(Some(driver)));
-        // A thread that performs requests of one driver does so for no second one.
+        // A thread performs requests for one executor at a time: inside `block_on` of another one it only blocks.
         let Some((engine, driver)) = driver.filter(|_| owner == 0 || self.is_local()) else {
             return block_on(begin(), || false);
         };
         LOCAL_FOR.set(self.id());
-        // Dropped during a panic, too.
+        // A guard: it is dropped also when the future panics.
         let _leave = (owner == 0).then(|| StopHelping { tasks: self, driver: &*driver });
         while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
     }
 
-    /// Polls one ready task, the one at index `which` modulo their number; false if none is ready.
+    /// Polls the ready task at index `which` modulo their number; returns false if none is ready.
     ///
-    /// Tasks may be polled in any order: simulations choose it.
+    /// Tasks may be polled in any order; simulations choose the order by `which`.
     pub fn run_one(&self, which: usize) -> bool {
         if !self.is_own() {
             return false;
@@ -262,7 +264,7 @@ impl Executor {
 
 fn poll(task: Runnable) {
     let before = POLLING.replace(true);
-    // Dropping the polled future, or a result without a handle, may panic.
+    // `run` drops the finished future, and a result that no handle waits for: either drop may panic.
     catch_panic(|| _ = task.run());
     POLLING.set(before);
 }
@@ -274,7 +276,7 @@ fn push_local(task: Runnable) -> Option<Runnable> {
     task
 }
 
-/// Polls the tasks of this thread until none is left. False if there was none.
+/// Polls the ready tasks that stay on this thread until none is left; returns false if there was none.
 fn run_local() -> bool {
     let mut any = false;
     while let Ok(Some(task)) = LOCAL.try_with(|own| own.borrow_mut().pop_front()) {
@@ -284,7 +286,8 @@ fn run_local() -> bool {
     any
 }
 
-/// Dropped at the end of a thread's [`Executor::block_on`]: hands the tasks and the request that it kept over to other threads.
+/// Dropped at the end of a thread's [`Executor::block_on`]: hands the tasks and the request that the thread kept over
+/// to other threads.
 struct StopHelping<'a> {
     tasks: &'a Executor,
     driver: &'a dyn Driver,
@@ -310,7 +313,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Counts wakes; its requests may be performed, as those of engine 1.
+    /// A driver that counts its wakes. Other threads may perform the requests of its engine, which has id 1.
     #[derive(Default)]
     struct WakeCount(AtomicUsize);
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-/// The kind of a failure: decisions depend on it alone.
+/// The kind of a failure: callers must decide by it alone, for example whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileFaultReason {
     /// The disk or the user's quota is full.
@@ -23,7 +23,7 @@ pub enum FileFaultReason {
     Denied,
     /// This system or file system does not implement the call.
     Unsupported,
-    /// Another process, or another store of this one, uses the file or directory.
+    /// Another process, or another store of this process, uses the file or directory.
     Busy,
     /// The system is out of descriptors, threads or memory.
     Exhausted,
@@ -33,8 +33,8 @@ pub enum FileFaultReason {
     Gone,
     /// The file is not a regular file of this user with a single link.
     ///
-    /// A symbolic link, a file with hard links (as in a copy of a directory by hard links), or another user's file (as on a file
-    /// system that is mounted for one user).
+    /// It is a symbolic link, has several hard links (as in a copy of a directory by hard links), or belongs to another
+    /// user (as on a file system mounted with a fixed owner).
     Untrusted,
     /// The path is not a directory, or is a symbolic link that leads nowhere.
     NotADirectory,
@@ -46,7 +46,7 @@ pub enum FileFaultReason {
     Other,
 }
 
-/// How errors name the allocation of a file's space.
+/// The name that errors give to the call which allocates a file's space.
 pub(crate) const RESERVE: &str = "fallocate";
 
 /// A failed call on a file.
@@ -56,18 +56,18 @@ pub struct FileFault {
     pub call: &'static str,
     /// The name of the file.
     pub file: String,
-    /// The first byte of the range in the file; 0 where the call has no range.
+    /// Offset in the file at which the call's range begins, in bytes; 0 if the call has no range.
     pub offset: u64,
-    /// The system's error code (`errno`); 0 without one.
+    /// The system's error code (`errno`); 0 if there is none.
     pub code: i32,
     /// The kind of the failure.
     pub reason: FileFaultReason,
 }
 
-/// The kind of a system error code.
+/// The kind of failure that a system error code (`errno`) stands for.
 pub(crate) fn reason_of(code: i32) -> FileFaultReason {
     use rustix::io::Errno as E;
-    // Errors of this library have no code, and `Errno` cannot represent 0.
+    // 0 marks an error of this library, without a system error code; `Errno` cannot represent it.
     if code == 0 {
         return FileFaultReason::Other;
     }
@@ -93,7 +93,7 @@ impl FileFault {
         Self { call, file: "what the parent opened".into(), offset: 0, code: 0, reason: FileFaultReason::Forked }
     }
 
-    /// An error with the system's code.
+    /// The error of a system call; `code` is its `errno`, or 0.
     pub(crate) fn new(call: &'static str, file: &str, offset: u64, code: i32) -> Self {
         Self { call, file: file.into(), offset, code, reason: reason_of(code) }
     }

@@ -15,7 +15,7 @@ use terrace_guard::Process;
 
 /// A future that resolves to the result of a task.
 ///
-/// Dropped, it detaches the task, which runs to its end.
+/// Dropping the handle detaches the task, which then runs to its end, unless [`Self::cancel_on_drop`] was called.
 #[must_use = "the task goes on, but its result is dropped"]
 pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
@@ -44,7 +44,8 @@ impl<T> AsRef<Notify> for TaskOutcome<T> {
     }
 }
 
-/// Stores the outcome and notifies the waiter when dropped; without an outcome, stores that the task was dropped.
+/// Reports the outcome of a task to its handle. When dropped, it notifies the waiter; if no outcome was sent, the
+/// outcome is a panic which says that the task was dropped.
 pub(crate) struct OutcomeSender<T>(Arc<TaskOutcome<T>>);
 
 impl<T> OutcomeSender<T> {
@@ -61,7 +62,8 @@ impl<T> Drop for OutcomeSender<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// A handle, and the sender that the task must complete it with. `process` is the one whose task it is.
+    /// Creates a handle, and the sender that must report the task's outcome to it. `process`: the process that spawned
+    /// the task.
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let listens = Notified::new(Arc::clone(&ended));
@@ -76,7 +78,8 @@ impl<T> JoinHandle<T> {
 
     /// Blocks this thread until the task has ended.
     ///
-    /// On a thread that runs tasks, `await` the handle instead: the thread may wait for itself.
+    /// Must not be called on a thread that polls tasks, since the thread might wait for itself: `await` the handle
+    /// there.
     ///
     /// # Panics
     /// When the task panicked; in a forked child of the task's process, unless [`in_child`](Self::in_child) was called.
@@ -102,7 +105,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         if !self.process.is_current() {
-            // The task is the parent's and makes no progress in the child.
+            // The task belongs to the parent process, and makes no progress in the child.
             return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
         }
         std::task::ready!(Pin::new(&mut self.outcome).poll(context));
@@ -117,7 +120,7 @@ impl<T> Future for JoinHandle<T> {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         match self.task.take() {
-            // In a forked child the task is the parent's: leave it untouched.
+            // In a forked child, leave the task untouched: it belongs to the parent process.
             Some(task) if !self.process.is_current() => std::mem::forget(task),
             Some(task) if self.cancels => drop(task),
             Some(task) => task.detach(),

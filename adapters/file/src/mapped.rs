@@ -18,17 +18,17 @@ use std::path::Path;
 /// How the caller will access a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessPattern {
-    /// The system's default: some pages around each one that is used.
+    /// The system's default: it reads some pages around each page that is accessed.
     Normal,
     /// From first to last: the system reads far ahead.
     Sequential,
-    /// In no order: the system reads nothing ahead.
+    /// In random order: the system reads nothing ahead.
     Random,
-    /// Soon: the system starts to read now, and the call does not wait.
+    /// Soon: the system starts to read the range now; the call does not wait for it.
     WillNeed,
 }
 
-/// The bytes of a file, read-only and page-aligned. Dropped, it is unmapped.
+/// A file mapped into memory, read-only and page-aligned; unmapped on drop.
 #[derive(Debug)]
 pub struct MappedFile {
     map: Mmap,
@@ -39,7 +39,7 @@ pub struct MappedFile {
 impl MappedFile {
     /// Maps a whole immutable file: one with fs-verity, or a memfd sealed against writes and shrinking.
     ///
-    /// Takes one or two system calls and no I/O, whatever the size; an empty file is an empty slice.
+    /// Takes a few system calls and no I/O, whatever the file's size; an empty file is an empty slice.
     ///
     /// # Errors
     /// [`FileFaultReason::Denied`] for a file that may change; [`FileFaultReason::Unsupported`] for one that is not regular (a
@@ -78,7 +78,7 @@ impl MappedFile {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn open_unchecked(path: &Path) -> Result<Self, FileFault> {
-        // A private mapping: some network file systems have no other.
+        // Map privately, because some network file systems support no shared mapping.
         // SAFETY: the caller ensures that the file does not change.
         Self::with(path, |options, file| unsafe { options.map_copy_read_only(file) })
     }
@@ -86,7 +86,7 @@ impl MappedFile {
     fn with(path: &Path, map: impl Fn(&MmapOptions, &File) -> std::io::Result<Mmap>) -> Result<Self, FileFault> {
         let name = path.display().to_string();
         let refused = |call, error: std::io::Error| FileFault::new(call, &name, 0, error.raw_os_error().unwrap_or(0));
-        // Without `NONBLOCK`, opening a pipe waits for its writer.
+        // Without `NONBLOCK`, opening a pipe would block until a writer opens it.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| refused("open", error.into()))?;
         let stat = rustix::fs::fstat(&file).map_err(|error| refused("fstat", error.into()))?;
@@ -102,7 +102,7 @@ impl MappedFile {
         }
     }
 
-    /// Advises the system how a range will be accessed; a hint, which changes no byte.
+    /// Advises the system how a range will be accessed: a hint that changes no byte.
     ///
     /// # Errors
     /// [`FileFaultReason::UnexpectedEnd`] for a range beyond the end; the system's.
@@ -122,10 +122,13 @@ impl MappedFile {
         advised.map_err(|error| FileFault::new("madvise", &self.name, range.start as u64, code(error)))
     }
 
-    /// All bytes in order, in slices of `step` (0 counts as 1; the last may be shorter).
+    /// Iterates over all bytes in order, in slices of `step` bytes.
     ///
-    /// The next slice is read ahead, and pages behind the current one are dropped from this process and from the page cache, so
-    /// that a file of any size takes the memory of three steps. A slice whose pages were dropped is read again on access.
+    /// A `step` of 0 counts as 1; the last slice may be shorter.
+    ///
+    /// Each step has the system read the next slice ahead, and drops the pages behind the current slice from this
+    /// process and from the page cache, so that a file of any size takes the memory of three slices. Access to a slice
+    /// whose pages were dropped reads the file again.
     pub fn stream(&self, step: usize) -> MappedStream<'_> {
         MappedStream { mapped: self, step: step.max(1), at: 0 }
     }
@@ -135,7 +138,7 @@ impl MappedFile {
         &self.name
     }
 
-    /// Drops the pages of a range until its next use.
+    /// Drops the pages of a range from this process and from the page cache; the next access reads the file again.
     fn release(&self, range: Range<usize>) {
         let Ok(bytes) = u64::try_from(range.len()) else { return };
         // SAFETY: the mapping was never written: its dropped pages are read from the file again.
@@ -159,7 +162,7 @@ impl Deref for MappedFile {
 pub struct MappedStream<'a> {
     mapped: &'a MappedFile,
     step: usize,
-    /// Where the next slice begins.
+    /// Offset in bytes at which the next slice begins.
     at: usize,
 }
 
@@ -170,7 +173,7 @@ impl<'a> Iterator for MappedStream<'a> {
         let all: &'a [u8] = self.mapped;
         let end = |from: usize| from.saturating_add(self.step).min(all.len());
         let (from, to) = (self.at, end(self.at));
-        // On failure the stream is only slower.
+        // If this advice fails, the stream is only slower.
         let _ = self.mapped.advise(to..end(to), AccessPattern::WillNeed);
         self.mapped.release(from.saturating_sub(self.step)..from);
         self.at = to;

@@ -22,9 +22,9 @@ pub struct Notify {
 
 #[derive(Default)]
 struct Waiters {
-    /// Notifications so far.
+    /// Number of notifications so far.
     notifications: u64,
-    /// The key of the next waker.
+    /// The key for the next waker.
     next: u64,
     wakers: BTreeMap<u64, Waker>,
 }
@@ -49,8 +49,9 @@ impl Notify {
         wakers.into_values().for_each(|waker| catch_panic(|| waker.wake()));
     }
 
-    /// Registers a waker; false if a notification came since. Caller must drop the returned waker without the lock: the one that
-    /// this one replaces, or this one if it is not registered.
+    /// Registers `waker` and returns true; or returns false if a notification came after the first `since` ones. Also
+    /// returns a waker that the caller must drop without holding the lock: the one that `waker` replaced, or `waker`
+    /// itself if it was not registered.
     fn register(&self, since: u64, key: &mut Option<u64>, waker: Waker) -> (bool, Option<Waker>) {
         let mut waiters = self.waiters();
         if waiters.notifications != since {
@@ -85,11 +86,13 @@ impl fmt::Debug for Notify {
     }
 }
 
-/// Ready after the first notification since its creation. `R` is the reference to the [`Notify`].
+/// A future that is ready after the first notification since its creation.
+///
+/// `R` is the reference to the [`Notify`].
 #[must_use = "futures do nothing unless polled"]
 pub struct Notified<R: Deref<Target: AsRef<Notify>>> {
     to: R,
-    /// Notifications before this future was made.
+    /// Number of notifications before this future was created.
     since: u64,
     /// The key of the registered waker; `None` before the first poll.
     key: Option<u64>,
@@ -111,7 +114,8 @@ impl<R: Deref<Target: AsRef<Notify>> + Unpin> Future for Notified<R> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // In a forked child another thread of the parent may hold the lock for ever, and no thread notifies.
+        // Be ready at once in a forked child: no thread notifies there, and the lock may be held for ever by a thread
+        // of the parent.
         if !(*self.to).as_ref().process.is_current() {
             return Poll::Ready(());
         }
@@ -127,7 +131,7 @@ impl<R: Deref<Target: AsRef<Notify>>> Drop for Notified<R> {
     fn drop(&mut self) {
         let to = (*self.to).as_ref();
         if let Some(key) = self.key.filter(|_| to.process.is_current()) {
-            // `notify` may have removed the waker already; no key is used twice.
+            // `notify` may already have removed the waker; no other waker has this key, since keys are never reused.
             let waker = to.waiters().wakers.remove(&key);
             catch_panic(|| drop(waker));
         }

@@ -11,11 +11,12 @@ use std::task::{Context, Poll, Wake, Waker};
 thread_local! {
     /// Whether this thread has a [`WakeBatch`].
     static IN_BATCH: Cell<bool> = const { Cell::new(false) };
-    /// Threads to unpark at the end of the batch; empty without one.
+    /// Parked threads that this thread shall unpark at the end of its batch; empty if it has none.
     static DEFERRED: RefCell<Vec<Arc<Parker>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Polls a future until it is ready; between polls calls `work`, and parks the thread when `work` had nothing to do (false).
+/// Polls a future until it is ready. Between polls it calls `work`, and parks the thread if `work` returns false: there
+/// was nothing to do.
 pub(crate) fn block_on<F: Future>(future: F, mut work: impl FnMut() -> bool) -> F::Output {
     let mut future = std::pin::pin!(future);
     let parker = Arc::new(Parker::default());
@@ -26,25 +27,25 @@ pub(crate) fn block_on<F: Future>(future: F, mut work: impl FnMut() -> bool) -> 
             return result;
         }
         if !work() {
-            // Called inside a batch: this future may depend on a thread whose wake is deferred.
+            // If this thread is inside a batch, unpark the threads in it: this future may depend on one of them.
             flush_wakes();
             parker.park();
         }
     }
 }
 
-/// The waker of a thread in [`block_on`]; it works after the thread's thread-locals are destroyed. Each unpark is a system call;
-/// a thread that is unparked after a batch sees all its results and submits that many requests at once, which the system may
-/// merge.
+/// The waker of a thread in [`block_on`]; it works even after the thread's thread-locals are destroyed. Each unpark is
+/// a system call. A thread that is unparked after a whole batch sees all its results and submits its next requests
+/// together, and the system may merge those.
 #[derive(Default)]
 struct Parker {
-    /// Set by a wake, cleared when the thread has seen it.
+    /// Set by a wake, cleared when the parked thread continues.
     woken: Mutex<bool>,
     woken_up: Condvar,
 }
 
 impl Parker {
-    /// Blocks until a wake, or returns at once if one came since the last call.
+    /// Blocks until the next wake; returns at once if a wake came since the last call.
     fn park(&self) {
         let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut woken = self.woken_up.wait_while(woken, |woken| !*woken).unwrap_or_else(PoisonError::into_inner);
@@ -60,14 +61,14 @@ impl Parker {
 impl Wake for Parker {
     fn wake(self: Arc<Self>) {
         let later = |later: &RefCell<Vec<_>>| later.borrow_mut().push(Arc::clone(&self));
-        // The list of a thread that is ending is destroyed: such a thread unparks at once.
+        // A thread that is ending has no list of deferred wakes any more: it unparks at once.
         if !IN_BATCH.get() || DEFERRED.try_with(later).is_err() {
             self.unpark();
         }
     }
 }
 
-/// Defers the unparking of threads while it lives. At most one on a thread.
+/// While it lives, defers the unparks that this thread causes. A thread must have at most one.
 pub(crate) struct WakeBatch(());
 
 impl WakeBatch {

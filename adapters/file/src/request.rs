@@ -8,22 +8,22 @@ use crate::frame::Frame;
 use crate::slab_file::SlabFile;
 use std::sync::Arc;
 
-/// Most bytes of one request: Linux moves at most 2^31 less a page in a call.
+/// The most bytes of one request: Linux reads or writes at most 2^31 bytes less a page in a call.
 pub(crate) const MAX_IO_BYTES: usize = 0x7fff_f000;
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads from the file into the front of the frame.
+    /// Reads from the file into the first bytes of the frame.
     Read,
-    /// Writes the front of the frame to the file.
+    /// Writes the first bytes of the frame to the file.
     Write,
     /// Makes all earlier writes to the file durable.
     Sync,
 }
 
 impl Op {
-    /// The name that errors have for it.
+    /// The name of the operation in errors.
     pub(crate) fn call(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -36,23 +36,23 @@ impl Op {
 /// A request to an engine.
 #[derive(Debug)]
 pub struct IoRequest {
-    /// Returned with the completion.
+    /// A number that the submitter chooses; the completion returns it.
     pub token: u64,
-    /// The operation.
+    /// What to do: read, write or sync.
     pub op: Op,
-    /// The file.
+    /// The file to read, write or sync.
     pub slab: Arc<SlabFile>,
-    /// First byte in the file; a multiple of the file's alignment.
+    /// Offset in the file at which the operation begins, in bytes; a multiple of the file's alignment.
     pub offset: u64,
-    /// Number of bytes; a multiple of the file's alignment, at most the frame's length.
+    /// Number of bytes to read or write: a multiple of the file's alignment, at most the frame's length.
     pub bytes: usize,
-    /// The memory; `None` for [`Op::Sync`].
+    /// The memory to read into or to write from; `None` for [`Op::Sync`].
     pub frame: Option<Frame>,
 }
 
 impl IoRequest {
-    /// Whether the request is aligned and stays within its frame. An engine rejects one that is not: the kernel might perform a
-    /// request that is not aligned through the page cache.
+    /// Whether the request is aligned and stays within its frame. An engine must reject any other request: the kernel
+    /// might silently perform an unaligned one through the page cache.
     pub(crate) fn is_valid(&self) -> bool {
         let room = self.frame.as_ref().map_or(0, |frame| frame.len());
         let align = u64::from(self.slab.align());
@@ -60,13 +60,13 @@ impl IoRequest {
         self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned)
     }
 
-    /// Completes the request with the error of a forked child.
+    /// Completes the request with an error, because it was submitted in a forked child.
     pub(crate) fn reject_forked(mut self) -> Completion {
         let fault = FileFault::forked(self.op.call());
         Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
     }
 
-    /// Completes the request with the error of one that is not valid.
+    /// Completes the request with an error, because it is not valid.
     pub(crate) fn reject(mut self) -> Completion {
         let fault = self.slab.fault("request", self.offset, rustix::io::Errno::INVAL.raw_os_error());
         Completion { token: self.token, frame: self.frame.take(), result: Err(fault) }
@@ -78,9 +78,9 @@ impl IoRequest {
 pub struct Completion {
     /// The request's token.
     pub token: u64,
-    /// The request's frame.
+    /// The frame of the request, handed back.
     pub frame: Option<Frame>,
-    /// Bytes moved, possibly fewer than requested.
+    /// Number of bytes read or written, possibly fewer than requested.
     pub result: Result<usize, FileFault>,
 }
 
@@ -89,10 +89,10 @@ pub trait CompletionHandler: Send + Sync + 'static {
     /// Takes one completion.
     fn completed(&self, completion: Completion);
 
-    /// Does work that was deferred, while the device works on.
+    /// Does work that [`completed`](Self::completed) deferred, while the device performs other requests.
     ///
-    /// Called on a thread of the engine after a batch of completions, and after [`Driver::wake`]. False: work is left; the engine
-    /// submits what was requested, then calls again.
+    /// Called on a thread of the engine after a batch of completions, and after [`Driver::wake`]. Returns false if work
+    /// is left: the engine then submits the requests made meanwhile, and calls again.
     fn run_deferred(&self) -> bool {
         true
     }
@@ -100,11 +100,12 @@ pub trait CompletionHandler: Send + Sync + 'static {
 
 /// Performs requests, many at once, in any order.
 ///
-/// As a [`Driver`] it has [`CompletionHandler::run_deferred`] called, and may let other threads perform requests.
+/// As a [`Driver`] it calls [`CompletionHandler::run_deferred`] on its threads, and may let other threads perform
+/// requests.
 pub trait Engine: Driver {
     /// Submits requests; each has one completion.
     fn submit(&self, requests: Vec<IoRequest>);
 
-    /// The engine's name, for people.
+    /// The name of the engine, for display.
     fn name(&self) -> &'static str;
 }

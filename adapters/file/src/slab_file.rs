@@ -24,10 +24,11 @@ fn fault(call: &'static str, path: &Path, error: rustix::io::Errno) -> FileFault
     FileFault::new(call, &path.display().to_string(), 0, error.raw_os_error())
 }
 
-/// Fails for an open file that another program or user may have put there.
+/// Fails unless an open file is a regular file of this user with a single link: another program or user may have put it
+/// there.
 ///
 /// # Errors
-/// [`FileFaultReason::Untrusted`]; the system's.
+/// [`FileFaultReason::Untrusted`]; the error of `fstat`.
 pub(crate) fn check_trusted(file: &OwnedFd, path: &Path) -> Result<(), FileFault> {
     let stat = rustix::fs::fstat(file).map_err(|error| fault("fstat", path, error))?;
     check_stat(&stat, path)
@@ -50,17 +51,17 @@ pub(crate) fn check_stat(stat: &Stat, path: &Path) -> Result<(), FileFault> {
     }
 }
 
-/// Removes a file and frees its space at once, even while another process has it open, as a forked child does until it executes
-/// another program.
+/// Removes a file and frees its space at once, even while another process has it open, as a forked child has until
+/// `exec`.
 ///
 /// # Errors
-/// The system's.
+/// The error of the failed system call.
 pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Result<()> {
-    // A file that cannot be opened is removed all the same, and the file system frees its space when it can.
+    // Unlink the file even if it cannot be opened: the file system then frees its space when it can.
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = retry_on_intr(|| rustix::fs::openat(at, name, flags, Mode::empty()));
     rustix::fs::unlinkat(at, name, AtFlags::empty())?;
-    // With another hard link, the file keeps its bytes.
+    // Truncate only if no hard link is left: under another name the file must keep its bytes.
     // seeded: remove_linked: stat.st_nlink == 0 => true
     let is_ours = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
     if let Some(file) = file.ok().filter(is_ours) {
@@ -71,14 +72,14 @@ pub(crate) fn remove_in((at, name): (BorrowedFd<'_>, &Path)) -> rustix::io::Resu
     Ok(())
 }
 
-/// The alignment where `statx` does not tell.
+/// The alignment of direct I/O in bytes where `statx` does not report it.
 const DEFAULT_ALIGN: u32 = 4096;
 
 impl SlabFile {
     /// Creates a file with all its space allocated.
     ///
     /// # Errors
-    /// The system's; then the file is removed again if possible.
+    /// The error of the failed system call; the file is then removed again if possible.
     pub fn create(path: &Path, bytes: u64) -> Result<Self, FileFault> {
         Self::create_in((CWD, path), path, bytes)
     }
@@ -99,7 +100,7 @@ impl SlabFile {
     /// Opens an existing file.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the failed system call.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
         Self::with((CWD, path), path, 0, OFlags::empty())?.with_size()
     }
@@ -126,7 +127,8 @@ impl SlabFile {
 
     fn with((at, short): (BorrowedFd<'_>, &Path), path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
-        // Some file systems accept the flag and refuse the I/O, others refuse the flag; `statx` knows both cases where it tells.
+        // Some file systems refuse `O_DIRECT`, others accept it and refuse the I/O later: the latter shows in `statx`
+        // below, if anywhere.
         let open = |flags| retry_on_intr(|| rustix::fs::openat(at, short, flags, Mode::RUSR | Mode::WUSR));
         let opened = open(flags | OFlags::DIRECT);
         let (descriptor, mut direct) = match opened {
@@ -141,7 +143,7 @@ impl SlabFile {
         let stat = stat.ok().filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
         let align = stat.map_or(DEFAULT_ALIGN, |stat| stat.stx_dio_offset_align.max(stat.stx_dio_mem_align));
         if align == 0 && direct {
-            // `statx` tells that the file system has no direct I/O.
+            // An alignment of 0 means that the file system has no direct I/O.
             direct = false;
             rustix::fs::fcntl_setfl(&descriptor, OFlags::empty()).map_err(|error| fault("fcntl", path, error))?;
         }
@@ -149,12 +151,12 @@ impl SlabFile {
         Ok(Self { descriptor, name: path.display().to_string(), bytes, align, direct })
     }
 
-    /// The file's size.
+    /// The file's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The alignment of offsets and lengths.
+    /// The alignment in bytes that offsets and lengths of I/O must have; 1 without direct I/O.
     pub fn align(&self) -> u32 {
         self.align
     }
@@ -169,10 +171,12 @@ impl SlabFile {
         &self.name
     }
 
-    /// Fails if the name is no longer this file's, or the file was cut: a restart would not find what is made durable in it.
+    /// Fails if the name now belongs to another file, or the file was truncated: a restart would not find what a sync
+    /// makes durable in it.
     ///
     /// # Errors
-    /// [`FileFaultReason::Gone`]; [`FileFaultReason::Untrusted`] for a file with another link; the system's.
+    /// [`FileFaultReason::Gone`]; [`FileFaultReason::Untrusted`] for a file with a second hard link; the error of the
+    /// failed system call.
     pub(crate) fn check_linked(&self, (at, short): (BorrowedFd<'_>, &Path)) -> Result<(), FileFault> {
         let refused = |error: rustix::io::Errno| self.fault("sync", 0, error.raw_os_error());
         let open = rustix::fs::fstat(&self.descriptor).map_err(refused)?;
@@ -187,7 +191,7 @@ impl SlabFile {
         }
     }
 
-    /// An error of a call on this file.
+    /// The error of a failed call on this file; `code` is its `errno`.
     pub(crate) fn fault(&self, call: &'static str, offset: u64, code: i32) -> FileFault {
         FileFault::new(call, &self.name, offset, code)
     }

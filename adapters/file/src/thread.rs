@@ -12,7 +12,7 @@ thread_local! {
     static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
-/// A thread that is joined on drop. Caller must have told the thread to end before dropping it.
+/// A thread that is joined on drop: before that, the owner must have told the thread to end.
 #[derive(Debug)]
 pub struct WorkerThread {
     handle: Option<JoinHandle<()>>,
@@ -23,7 +23,7 @@ impl WorkerThread {
     /// Spawns a thread that runs `work`.
     ///
     /// # Errors
-    /// The system's, when it has no more threads to give.
+    /// The error of the system when it cannot create a thread.
     pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
         let work = move || {
             OWN.set(Some(std::thread::current().id()));
@@ -34,9 +34,9 @@ impl WorkerThread {
     }
 }
 
-/// Whether the calling thread was spawned here.
+/// Whether the calling thread was started by [`WorkerThread::spawn`].
 ///
-/// To wait on such a thread may be to wait for the thread itself.
+/// If such a thread waits for a worker thread, it may be waiting for itself.
 pub fn is_worker_thread() -> bool {
     OWN.get().is_some()
 }
@@ -46,7 +46,7 @@ impl Drop for WorkerThread {
         let Some(handle) = self.handle.take() else { return };
         match self.process.is_current() {
             false => std::mem::forget(handle),
-            // The thread drops its own handle: it ends by itself.
+            // The thread drops its own handle: it cannot join itself, and ends after this.
             true if OWN.get() == Some(handle.thread().id()) => {}
             true => catch_panic(|| _ = handle.join()),
         }

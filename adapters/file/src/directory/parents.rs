@@ -9,12 +9,13 @@ use rustix::io::{Errno, retry_on_intr};
 use std::io::{ErrorKind, Result};
 use std::path::Path;
 
-/// Creates a directory and its missing parents, and syncs the parent of each, even if another program has just created it.
+/// Creates a directory and its missing parents, and syncs the parent of each, even if another program has just created
+/// the directory.
 pub(super) fn create(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>) -> Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // If this user may not look into the path, its parents tell no more.
+    // Return the error if this user may not search the path: looking at its parents would tell nothing more.
     if !path.try_exists()? || !path.is_dir() {
-        // The root, or a path that has no parent, cannot be created.
+        // `.` ends the recursion: it counts as its own parent, and cannot be created.
         if above != path {
             create(above, sync)?;
         }
@@ -25,13 +26,14 @@ pub(super) fn create(path: &Path, sync: &dyn Fn(&Path) -> rustix::io::Result<()>
     }
     // seeded: parent_sync: sync(above) => Ok(())
     match sync(above) {
-        // This user may not open the parent, or its file system has no such sync or is read-only: it needs no sync from here.
+        // No error if this user may not open the parent, or the parent's file system is read-only or cannot sync
+        // directories.
         Err(Errno::ACCESS | Errno::INVAL | Errno::ROFS) => Ok(()),
         outcome => Ok(outcome?),
     }
 }
 
-/// Makes the names in a directory durable.
+/// Syncs a directory, which makes the names of the files in it durable.
 pub(super) fn sync(path: &Path) -> rustix::io::Result<()> {
     let directory = open(path)?;
     // unseeded: parent_fsync: what it does is seen after a power cut only

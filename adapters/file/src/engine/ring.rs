@@ -27,34 +27,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use terrace_guard::{Process, catch_panic};
 
-/// The user data of the entry that reads the eventfd.
+/// The user data that marks the io_uring entry which reads the eventfd.
 const EVENT: u64 = u64::MAX;
 
 /// An io_uring, and the thread that owns it.
 pub struct UringEngine {
     shared: Arc<RingShared>,
     sink: Arc<dyn CompletionHandler>,
-    /// Joined when it is dropped.
+    /// The thread that owns the ring; joined when this field is dropped.
     _thread: WorkerThread,
     process: Process,
 }
 
 struct RingShared {
     queue: Mutex<RingQueue>,
-    /// Wakes the thread while it sleeps in the kernel.
+    /// An eventfd: a write to it wakes the ring's thread while that sleeps in the kernel.
     event: OwnedFd,
-    /// Wakes the thread after the kernel has refused the ring: an entry that the kernel still has may consume the event.
+    /// Wakes the ring's thread after the kernel has refused calls for the ring. The eventfd cannot do it then: a read
+    /// of it may still be in flight in the kernel and consume the event.
     failed: Condvar,
 }
 
 #[derive(Default)]
 struct RingQueue {
     requests: VecDeque<IoRequest>,
-    /// Whether the thread sleeps or is about to: a thread that adds to the queue wakes it.
+    /// Whether the ring's thread sleeps or is about to; a thread that changes the queue must then wake it.
     asleep: bool,
-    /// Whether the sink's deferred work shall run.
+    /// Whether the ring's thread shall call [`CompletionHandler::run_deferred`].
     run_requested: bool,
-    /// Whether the thread shall end once no request is left.
+    /// Whether the ring's thread shall end once every request has completed.
     closing: bool,
 }
 
@@ -67,7 +68,8 @@ impl RingShared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the kernel's result of a request. A request that a signal interrupted goes to the front of the queue.
+    /// Turns the kernel's result of a request into a completion, appended to `done`. A request that a signal
+    /// interrupted goes back to the front of the queue.
     fn complete(&self, request: IoRequest, result: i32, done: &mut Vec<Completion>) {
         if result == -rustix::io::Errno::INTR.raw_os_error() {
             self.queue().requests.push_front(request);
@@ -76,7 +78,7 @@ impl RingShared {
         }
     }
 
-    /// Changes the queue, and wakes the thread if it sleeps.
+    /// Applies `change` to the queue, then wakes the ring's thread if it sleeps.
     fn put(&self, change: impl FnOnce(&mut RingQueue)) {
         let mut queue = self.queue();
         change(&mut queue);
@@ -84,17 +86,18 @@ impl RingShared {
         drop(queue);
         if wake {
             self.failed.notify_one();
-            // Fails only when the counter is full, after 2^64 wake-ups that the thread did not see.
+            // An error is impossible in practice: the eventfd's counter is full only after 2^64 wake-ups that were
+            // never read.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
     }
 }
 
 impl UringEngine {
-    /// An engine with up to `depth` requests in flight: 1 to 4096, rounded up to a power of two.
+    /// Creates an engine with up to `depth` requests in flight: 1 to 4096, rounded up to a power of two.
     ///
     /// # Errors
-    /// The system's: the kernel has no io_uring, or denies it to this user.
+    /// The error of the system, for example if the kernel has no io_uring or denies it to this user.
     pub fn new(depth: u32, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
         let depth = depth.clamp(1, 4096).next_power_of_two();
         let event = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -102,7 +105,7 @@ impl UringEngine {
         let (started, start) = mpsc::channel();
         let (for_thread, its_sink) = (Arc::clone(&shared), Arc::clone(&sink));
         let thread = WorkerThread::spawn("terrace-ring", move || {
-            // The ring belongs to the thread that makes it.
+            // Create the ring on this thread: only the thread that creates it may submit to it (`single_issuer`).
             match RingThread::new(depth, for_thread, its_sink) {
                 Ok(ring_thread) => {
                     let _ = started.send(Ok(()));
@@ -117,34 +120,36 @@ impl UringEngine {
     }
 }
 
-/// What the ring's thread owns.
+/// State that the ring's thread owns.
 struct RingThread {
     ring: IoUring,
     shared: Arc<RingShared>,
     sink: Arc<dyn CompletionHandler>,
-    /// Requests in flight, by the number in their entry's user data.
+    /// Requests in flight. The index of a request is the user data of its io_uring entry.
     in_flight: Vec<Option<IoRequest>>,
-    /// Numbers without a request.
+    /// Indices of `in_flight` that hold no request.
     free: Vec<u32>,
-    /// Completions to deliver; a buffer that is empty between batches.
+    /// Completions to deliver: a buffer that is reused, and is empty between batches.
     done: Vec<Completion>,
-    /// Whether an entry that reads the eventfd is in flight.
+    /// Whether an io_uring entry that reads the eventfd is in flight.
     armed: bool,
-    /// Where that entry writes the counter; no code reads it.
+    /// Where the kernel writes the counter that it read from the eventfd; the value is not used.
     count: Box<[u8; 8]>,
 }
 
 impl RingThread {
     fn new(depth: u32, shared: Arc<RingShared>, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
-        // One extra entry reads the eventfd. `depth` is a power of two and the ring rounds up to one, so double it.
+        // The ring needs `depth` entries and one more, which reads the eventfd. io_uring rounds up to a power of two,
+        // and `depth` is one, so ask for the double.
         let entries = depth * 2;
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            // Without this flag, completions are posted only to a thread that waits for them.
+            // Makes the kernel set a flag in the ring while completions wait to be posted: `submit` then fetches them
+            // without waiting.
             .setup_taskrun_flag()
             .build(entries);
-        // Kernels before 6.1 do not know these flags.
+        // Kernels before 6.1 refuse these flags: try without them.
         let ring = ring.or_else(|_| IoUring::new(entries))?;
         let in_flight = std::iter::repeat_with(|| None).take(depth as usize).collect();
         let free = (0..depth).rev().collect();
@@ -158,7 +163,7 @@ impl RingThread {
             if sleeps && self.is_finished() {
                 return;
             }
-            // After a transient error, reap what has completed all the same.
+            // After a transient error, go on and collect the completions that are there.
             if let Err(error) = self.ring.submit_and_wait(usize::from(sleeps))
                 && !is_transient(&error)
             {
@@ -186,12 +191,13 @@ impl RingThread {
             };
             let entry = entry(&request).user_data(u64::from(number));
             self.in_flight[number as usize] = Some(request);
-            // The ring has twice as many entries as there are numbers.
+            // This cannot fail: the ring has room for twice as many entries as there are requests in flight.
             push_entry(&mut self.ring, &entry);
         }
     }
 
-    /// Whether no request can go to the ring. If so, marks the thread asleep: the next change of the queue wakes it.
+    /// Whether the thread may sleep: no deferred work is requested, and no queued request has room in the ring. If so,
+    /// marks the thread asleep, so that the next change of the queue wakes it.
     fn may_sleep(&self) -> bool {
         let mut queue = self.shared.queue();
         queue.asleep = !queue.run_requested && (queue.requests.is_empty() || self.free.is_empty());
@@ -203,7 +209,7 @@ impl RingThread {
         queue.closing && !queue.run_requested && queue.requests.is_empty() && self.free.len() == self.in_flight.len()
     }
 
-    /// Takes completions off the ring.
+    /// Takes completions off the ring, and appends those of requests to `done`.
     fn drain_completions(&mut self, done: &mut Vec<Completion>) {
         for entry in self.ring.completion() {
             if entry.user_data() == EVENT {
@@ -218,16 +224,16 @@ impl RingThread {
         }
     }
 
-    /// Entries that the kernel has not completed.
+    /// Number of io_uring entries that the kernel has not completed.
     fn outstanding(&self) -> usize {
         usize::from(self.armed) + self.in_flight.iter().flatten().count()
     }
 
-    /// Waits until the kernel has completed all entries: before 6.1 it keeps what entries name (the file and its lock) after the
-    /// ring is closed.
+    /// Waits until the kernel has completed all entries: kernels before 6.1 keep the files that entries name, and locks
+    /// on them, even after the ring is closed.
     fn drain(&mut self) {
         while self.outstanding() > 0 {
-            // Completes the entry that reads the eventfd.
+            // Write to the eventfd, which completes the entry that reads it.
             let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
             if self.ring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
                 self.abandon();
@@ -236,7 +242,8 @@ impl RingThread {
         }
     }
 
-    /// Gives up entries that the kernel may never complete: leaks the memory that they name, and returns their requests.
+    /// Gives up entries that the kernel may never complete: leaks the memory that they name, and returns their
+    /// requests.
     fn abandon(&mut self) -> Vec<IoRequest> {
         if std::mem::take(&mut self.armed) {
             Box::leak(std::mem::take(&mut self.count));
@@ -246,7 +253,8 @@ impl RingThread {
         requests
     }
 
-    /// Completes every request with the error until the engine is closed: the kernel refuses calls for this ring.
+    /// Called when the kernel refuses calls for this ring: completes every request with `error` until the engine is
+    /// closed.
     fn fail_all(mut self, error: &std::io::Error) {
         let code = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
         let mut done = std::mem::take(&mut self.done);
@@ -268,11 +276,11 @@ impl RingThread {
         }
     }
 
-    /// Delivers what has completed.
+    /// Takes completions off the ring, submits queued requests, then delivers the completions.
     fn reap(&mut self, run_requested: bool) {
         let mut done = std::mem::take(&mut self.done);
         self.drain_completions(&mut done);
-        // Queued requests first: the device works while the sink does.
+        // Submit queued requests first, so that the device works while the sink handles the completions.
         self.push();
         let _ = self.ring.submit();
         if (run_requested || !done.is_empty()) && !self.deliver(&mut done) {
@@ -281,8 +289,8 @@ impl RingThread {
         self.done = done;
     }
 
-    /// Delivers completions to the sink, and runs its deferred work; false if work is left. A sink that panics does not end the
-    /// thread, whose requests are in flight.
+    /// Delivers completions to the sink, and runs its deferred work; returns false if some is left. A panic of the sink
+    /// is caught, because the thread must not end while requests are in flight.
     fn deliver(&self, done: &mut Vec<Completion>) -> bool {
         let sink = &self.sink;
         done.drain(..).for_each(|completion| catch_panic(|| sink.completed(completion)));
@@ -298,18 +306,19 @@ impl Drop for RingThread {
     }
 }
 
-/// Whether to repeat the call: it was interrupted, the system is short of memory, or completions must be reaped first.
+/// Whether the call may be repeated: it was interrupted, the system is short of memory, or completions must be taken
+/// off the ring first.
 fn is_transient(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::ResourceBusy)
 }
 
-/// Puts an entry on the ring; false if the ring is full.
+/// Puts an entry into the ring's submission queue; returns false if the queue is full.
 fn push_entry(ring: &mut IoUring, entry: &squeue::Entry) -> bool {
     // SAFETY: what the entry names (a frame and a file, or the eventfd and its counter) lives until the entry's completion.
     unsafe { ring.submission().push(entry) }.is_ok()
 }
 
-/// The ring's entry for a request.
+/// The io_uring entry for a request.
 fn entry(request: &IoRequest) -> squeue::Entry {
     let file = types::Fd(request.slab.as_fd().as_raw_fd());
     let (bytes, offset) = (request.bytes as u32, request.offset);
@@ -317,7 +326,7 @@ fn entry(request: &IoRequest) -> squeue::Entry {
         (Op::Read, Some(frame)) => opcode::Read::new(file, frame.pointer(), bytes).offset(offset).build(),
         (Op::Write, Some(frame)) => opcode::Write::new(file, frame.pointer(), bytes).offset(offset).build(),
         (Op::Sync, _) => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
-        // `submit` rejects such requests.
+        // Not reached: `submit` rejects reads and writes without a frame.
         (Op::Read | Op::Write, None) => opcode::Nop::new().build(),
     }
 }
@@ -345,7 +354,8 @@ impl Engine for UringEngine {
         self.shared.put(|queue| queue.requests.extend(sound));
         if !refused.is_empty() {
             refused.into_iter().for_each(|request| self.sink.completed(request.reject()));
-            // The submitting thread may not be one that runs tasks.
+            // Have the ring's thread run the tasks that this made ready: the submitting thread may not be one that runs
+            // tasks.
             self.wake();
         }
     }

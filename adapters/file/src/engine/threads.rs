@@ -12,14 +12,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use terrace_guard::Process;
 
 thread_local! {
-    /// The request that this thread performs itself before it blocks, if it [`is_driving`] the engine.
+    /// A request that this thread keeps, to perform it itself before it blocks. Kept only while the thread
+    /// [`is_driving`] the engine.
     static LOCAL: RefCell<Option<(Arc<PoolShared>, IoRequest)>> = const { RefCell::new(None) };
 }
 
 /// A pool of threads that perform requests.
 pub struct ThreadEngine {
     shared: Arc<PoolShared>,
-    /// Joined when they are dropped.
+    /// The threads of the pool; joined when this field is dropped.
     threads: Vec<WorkerThread>,
     process: Process,
 }
@@ -32,7 +33,7 @@ struct PoolShared {
 
 struct PoolQueue {
     requests: VecDeque<IoRequest>,
-    /// Whether the sink's deferred work shall run.
+    /// Whether a thread shall call [`CompletionHandler::run_deferred`].
     run_requested: bool,
     closing: bool,
 }
@@ -42,27 +43,28 @@ impl PoolShared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unique while the engine lives.
+    /// The engine's id: an address, unique while the engine lives.
     fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Performs requests until the pool closes and none is left.
+    /// Runs a thread of the pool: performs requests until the pool is closing and none is left.
     fn run(&self) {
         while let Some(request) = self.next() {
-            // A sink that panics does not end the thread.
+            // A panic of the sink is caught below: it must not end the thread.
             let performed = AssertUnwindSafe(|| {
                 request.into_iter().for_each(|request| self.sink.completed(perform(request)));
                 while_driving(self.id(), || self.sink.run_deferred())
             });
             if !catch_unwind(performed).unwrap_or(true) {
-                // Another thread runs the deferred work while this one performs the request that it kept.
+                // Deferred work is left: another thread runs it, while this one performs a request that it kept, if
+                // any.
                 self.wake();
             }
         }
     }
 
-    /// What a thread of the pool does next: a request, or only deferred work (`Some(None)`), or end (`None`).
+    /// Waits for a pool thread's next work: a request, only deferred work (`Some(None)`), or to end (`None`).
     fn next(&self) -> Option<Option<IoRequest>> {
         if let Some((_, own)) = take_local() {
             return Some(Some(own));
@@ -86,7 +88,7 @@ impl PoolShared {
     }
 }
 
-/// The request that this thread kept for itself.
+/// Takes the request that this thread kept for itself, if any.
 fn take_local() -> Option<(Arc<PoolShared>, IoRequest)> {
     LOCAL.try_with(RefCell::take).ok().flatten()
 }
@@ -96,12 +98,12 @@ pub fn perform(mut request: IoRequest) -> Completion {
     if !request.is_valid() {
         return request.reject();
     }
-    // Signals interrupt calls on network file systems and FUSE.
+    // Retry interrupted calls: on network file systems and FUSE, signals interrupt reads and writes.
     let moved = rustix::io::retry_on_intr(|| match (request.op, &mut request.frame) {
         (Op::Read, Some(frame)) => rustix::io::pread(&*request.slab, &mut frame[..request.bytes], request.offset),
         (Op::Write, Some(frame)) => rustix::io::pwrite(&*request.slab, &frame[..request.bytes], request.offset),
         (Op::Sync, _) => rustix::fs::fdatasync(&*request.slab).map(|()| 0),
-        // Rejected above.
+        // Not reached: such a request was rejected above.
         (Op::Read | Op::Write, None) => Err(rustix::io::Errno::INVAL),
     });
     let fault = |error: rustix::io::Errno| request.slab.fault(request.op.call(), request.offset, error.raw_os_error());
@@ -110,14 +112,14 @@ pub fn perform(mut request: IoRequest) -> Completion {
 }
 
 impl ThreadEngine {
-    /// An engine of `threads` threads, at least one.
+    /// Creates an engine of `threads` threads, at least one.
     ///
     /// # Errors
-    /// The system's, when it has no more threads to give; those already spawned end.
+    /// The error of the system when it cannot create a thread; the threads created before it end.
     pub fn new(threads: usize, sink: Arc<dyn CompletionHandler>) -> std::io::Result<Self> {
         let queue = Mutex::new(PoolQueue { requests: VecDeque::new(), run_requested: false, closing: false });
         let shared = Arc::new(PoolShared { queue, work: Condvar::new(), sink });
-        // If the system refuses a thread, dropping the pool ends those before it.
+        // If the system refuses a thread, dropping `pool` ends those created before it.
         let mut pool = Self { shared, threads: Vec::new(), process: Process::current() };
         for _ in 0..threads.max(1) {
             let shared = Arc::clone(&pool.shared);
@@ -135,8 +137,8 @@ impl Driver for ThreadEngine {
     fn perform_one(&self) -> bool {
         let others = || {
             let mut queue = self.shared.queue();
-            // Not a sync: a sync takes long, and the future of this thread may wait for something else. A pool thread was woken
-            // for it.
+            // Skip syncs: a sync takes long, and the future that this thread blocks on may need something else. For
+            // each sync, `submit` has woken a thread of the pool.
             let at = queue.requests.iter().position(|request| request.op != Op::Sync)?;
             Some((Arc::clone(&self.shared), queue.requests.remove(at)?))
         };
@@ -163,11 +165,12 @@ impl Engine for ThreadEngine {
         if !self.process.is_current() {
             return requests.into_iter().for_each(|request| self.shared.sink.completed(request.reject_forked()));
         }
-        // This thread keeps one request and wakes no thread for it. Not a sync: a sync takes long, and others may wait for it.
+        // A thread that drives this engine keeps the first request for itself, and wakes no thread for it. It keeps no
+        // sync: a sync takes long, and other threads may wait for its result.
         let short = requests.first().is_some_and(|request| request.op != Op::Sync);
         let mut requests = requests.into_iter();
         if short && is_driving(self.shared.id()) {
-            // Not if this thread is ending and its thread-locals are destroyed.
+            // `try_with` fails if this thread is ending and its thread-locals are destroyed: then it keeps no request.
             let _ = LOCAL.try_with(|own| {
                 let mut own = own.borrow_mut();
                 if own.is_none() {

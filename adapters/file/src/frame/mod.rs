@@ -20,24 +20,27 @@ use terrace_core::{
 };
 use terrace_guard::Process;
 
-/// The alignment of frames for I/O, enough for every disk.
+/// The alignment of frames for I/O in bytes, enough for every disk.
 pub const ALIGN: usize = 4096;
 
-/// The granule of [`FramePool::take_packed`]: a cache line.
+/// The unit in which [`FramePool::take_packed`] allocates: the bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
 
-/// Addresses of a sparse pool, as a multiple of its memory, for each of the arena's two areas. If block sizes differ by a factor
-/// of at most 2^k, addresses of `1 + k/2` times the live bytes are always enough (Robson 1971): 4 for 64 KiB beside 4 MiB. Beyond
-/// that, pages move.
+/// Address space of a sparse pool, as a multiple of its memory, for each of the arena's two areas. If block sizes
+/// differ by a factor of at most 2^k, address space of `1 + k/2` times the live bytes always suffices despite
+/// fragmentation (Robson 1971): 4 times for blocks of 64 KiB to 4 MiB. If sizes differ more, the memory of free pages
+/// may have to move to other addresses.
 const ADDRESS_FACTOR: u64 = 4;
 
-/// The page of a sparse pool: small, so that little memory is lost between buffers.
+/// Bytes of a page of a sparse pool, which is the unit of memory that it takes and returns: small, so that partly used
+/// pages between buffers waste little.
 const SMALL_PAGE: u64 = 64 << 10;
 
-/// From this many huge pages on, a sparse pool has huge pages: what is lost at the ends of buffers is little then, too.
+/// A sparse pool of at least this many huge pages uses huge pages: partly used pages at the ends of buffers then waste
+/// little in proportion.
 const HUGE_PAGES_FROM: u64 = 4096;
 
-/// A pool of frames in one mapping. Clones share it.
+/// A pool of memory for I/O frames, in one mapping. Clones share the pool.
 #[derive(Clone)]
 pub struct FramePool {
     shared: Arc<FramePoolShared>,
@@ -45,12 +48,12 @@ pub struct FramePool {
 
 struct FramePoolShared {
     bytes: usize,
-    /// First byte of the mapping, which lives as long as the arena.
+    /// First byte of the region that the arena allocates from; its mapping lives as long as the arena.
     start: NonNull<u8>,
     arena: Mutex<PlainArena<PageSource, FrameRecords>>,
     /// Notified when a frame is returned, and when one is leaked.
     returned: Notify,
-    /// Whether a frame was leaked to the kernel.
+    /// Whether any frame was leaked, because the kernel may still access it.
     leaked: AtomicBool,
     process: Process,
 }
@@ -60,9 +63,9 @@ unsafe impl Send for FramePoolShared {}
 // SAFETY: as above; a lock guards the arena.
 unsafe impl Sync for FramePoolShared {}
 
-/// Slots in a mapping of their own, whose untouched pages take no memory.
+/// Allocates `count` slots (records of the arena) in a mapping of their own, whose untouched pages take no memory.
 fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
-    // Slots are indexed with 30 bits.
+    // The arena indexes slots with 30 bits.
     let bytes = SlotBytes::<MmapMut>::bytes(count.min(1 << 30) as usize);
     Ok(SlotBytes::new(MmapMut::map_anon(bytes)?))
 }
@@ -80,29 +83,31 @@ impl ArenaStorage for FrameRecords {
 }
 
 impl FramePool {
-    /// A pool of `bytes` bytes, rounded up to 2 MiB, for I/O: addresses are dense. Touches no memory.
+    /// Creates a pool of `bytes` bytes for I/O, rounded up to 2 MiB; touches no memory.
+    ///
+    /// It reserves as many bytes of addresses as it has memory.
     ///
     /// # Errors
-    /// The system's, for memory.
+    /// The error of the system when it cannot map the memory.
     pub fn new(bytes: usize) -> std::io::Result<Self> {
         let bytes = round_up(bytes)?;
-        // The smallest frame is a page of the system's, so small frames have no area of their own.
+        // Frames have at least [`ALIGN`] bytes, so the arena needs no area for small blocks.
         Self::build(bytes, bytes, HUGE_PAGE, [8, bytes / ALIGN as u64 + 8])
     }
 
-    /// A pool of `bytes` bytes for long-lived frames of all sizes.
+    /// Creates a pool of `bytes` bytes for long-lived frames of all sizes.
     ///
-    /// It has more addresses than memory: free pages between frames move where a frame needs them.
+    /// It reserves more addresses than it has memory. Where a new frame finds no contiguous pages, the memory of free
+    /// pages elsewhere is moved to its addresses.
     ///
     /// # Errors
-    /// The system's, for memory.
-    /// The system's, as for memory.
+    /// The error of the system when it cannot map the memory.
     pub fn sparse(bytes: usize) -> std::io::Result<Self> {
         let bytes = round_up(bytes)?;
         let page = if bytes >= HUGE_PAGES_FROM * HUGE_PAGE { HUGE_PAGE } else { SMALL_PAGE };
         let slots = bytes / CACHE_LINE as u64 + 64;
         let mut space = bytes.saturating_mul(ADDRESS_FACTOR);
-        // A limit of addresses (`ulimit -v`) is no failure: take fewer.
+        // Where a limit (`ulimit -v`) refuses that many addresses, reserve fewer.
         loop {
             match Self::build(bytes, space, page, [slots, slots.min(bytes / ALIGN as u64 * 2 + 64)]) {
                 Err(_) if space > bytes => space = (space / 2).max(bytes),
@@ -111,7 +116,8 @@ impl FramePool {
         }
     }
 
-    /// `slots`: the number of slots for small frames, and for others.
+    /// Creates a pool of `bytes` bytes of memory under `space` bytes of addresses. `slots`: the number of records for
+    /// small blocks, and for all other blocks.
     fn build(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
         // The arena numbers granules with 32 bits.
         let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
@@ -119,7 +125,7 @@ impl FramePool {
             granule,
             small: if slots[0] > 8 { ALIGN as u64 - 1 } else { 0 },
             coalesce: Coalesce::AtOnce,
-            // Pages move when the memory is used up, not before.
+            // Move free pages to other addresses only when the memory is used up.
             slack: u32::MAX,
             max_slack: u32::MAX,
             grain: page,
@@ -148,20 +154,21 @@ impl FramePool {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A frame for I/O of at least `bytes` bytes, rounded up to [`ALIGN`].
+    /// Allocates a frame for I/O of at least `bytes` bytes, rounded up to a multiple of [`ALIGN`].
     ///
-    /// It holds the bytes of its last holder.
+    /// It contains what its previous holder left in it.
     ///
     /// # Errors
-    /// The pool has no room until frames are returned: the error tells the size that was asked for and the largest that would
-    /// fit. [`Cause::SourceFailed`] in a forked child.
+    /// If the pool has no room until frames are returned: the error tells the size requested, and the largest that
+    /// would fit. [`Cause::SourceFailed`] in a forked child.
     pub fn take(&self, bytes: usize) -> Result<Frame, AllocError> {
         self.allocate_frame(bytes, ALIGN)
     }
 
-    /// A frame that is not for I/O, in multiples of [`CACHE_LINE`].
+    /// Allocates a frame that is not for I/O, rounded up to a multiple of [`CACHE_LINE`].
     ///
-    /// Aligned to [`CACHE_LINE`], or to [`ALIGN`] from that many bytes on. Small frames share pages.
+    /// A frame of fewer than [`ALIGN`] bytes is aligned to [`CACHE_LINE`], and may share its page with others; a larger
+    /// one is aligned to [`ALIGN`].
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -171,21 +178,22 @@ impl FramePool {
 
     fn allocate_frame(&self, bytes: usize, step: usize) -> Result<Frame, AllocError> {
         let short = |cause| AllocError::new(cause, bytes as u64);
-        // In a forked child another thread of the parent may hold the lock for ever.
+        // Do not lock the arena in a forked child: if a thread of the parent held the lock at the fork, it is never
+        // released.
         self.shared.is_own().ok_or(short(Cause::SourceFailed))?;
         let len = bytes.max(1).checked_next_multiple_of(step).ok_or(short(Cause::TooLarge))?;
         let align = if bytes < ALIGN { step } else { ALIGN };
         let block = self.shared.arena().allocate(Request::new(len as u64).align(align as u64))?;
-        // The arena's addresses are those of the mapping.
+        // The block's address lies in the mapping; the pointer is derived from the mapping's, to keep its provenance.
         let start = self.shared.start.map_addr(|start| start.saturating_add(block.address as usize - start.get()));
         Ok(Frame { start, len, block, shared: Arc::clone(&self.shared) })
     }
 
-    /// A frame as from [`take`](Self::take), once the pool has room.
+    /// Waits until the pool has room, then returns a frame as [`take`](Self::take) does.
     ///
     /// # Errors
-    /// The size of the pool, if that is less than `bytes`; 0 in a forked child, and when a frame is leaked and the pool has no
-    /// room.
+    /// A number of bytes: the size of the pool if it is less than `bytes`; 0 in a forked child, and if the pool has no
+    /// room after a frame was leaked.
     pub async fn wait(&self, bytes: usize) -> Result<Frame, usize> {
         self.shared.is_own().ok_or(0usize)?;
         if bytes > self.shared.bytes {
@@ -195,7 +203,7 @@ impl FramePool {
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
-            // Listen before the second try: a frame that is returned between the two is not missed.
+            // Listen before the second try, so that a frame returned between that try and `await` is not missed.
             let back = self.shared.returned.listen();
             if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
@@ -208,18 +216,18 @@ impl FramePool {
         }
     }
 
-    /// Bytes that frames hold now, and the size of the pool.
+    /// The number of bytes that frames hold now, and the size of the pool in bytes.
     pub fn usage(&self) -> (usize, usize) {
         let used = self.shared.is_own().map_or(0, |()| self.shared.arena().stats().in_use as usize);
         (used, self.shared.bytes)
     }
 
-    /// Bytes of memory under frames and former frames: of pages that were touched and are not trimmed.
+    /// Bytes of memory in pages that hold a frame, or held one and are not trimmed.
     pub fn resident(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().reserved() as usize)
     }
 
-    /// Returns pages without a frame to the system; the result is their bytes.
+    /// Returns the memory of pages that hold no frame to the system; returns its bytes.
     pub fn trim(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().trim() as usize)
     }
@@ -229,7 +237,7 @@ fn out_of_memory() -> std::io::Error {
     std::io::ErrorKind::OutOfMemory.into()
 }
 
-/// Rounds up to huge pages.
+/// Rounds up to a multiple of a huge page; fails above 2^46 bytes.
 fn round_up(bytes: usize) -> std::io::Result<u64> {
     (bytes.max(1) as u64)
         .checked_next_multiple_of(HUGE_PAGE)
@@ -254,10 +262,10 @@ impl FramePoolShared {
     }
 }
 
-/// Bytes from a [`FramePool`]. Dropped, they return to it.
+/// A range of memory from a [`FramePool`], returned to the pool on drop.
 pub struct Frame {
     start: NonNull<u8>,
-    /// Length, a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.
+    /// Length in bytes: a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.
     len: usize,
     block: Block,
     shared: Arc<FramePoolShared>,
@@ -271,16 +279,17 @@ unsafe impl Sync for Frame {}
 impl Frame {
     /// The first byte of the frame.
     ///
-    /// For system calls, and for a holder that shares out the bytes under its own rules.
+    /// For system calls, and for a holder that synchronises access to the bytes by itself.
     pub fn pointer(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Leaves the frame to the kernel, which may access it for ever. Waiters that only this frame could serve fail.
+    /// Never returns the frame to the pool, because the kernel may still access it. Fails waiters that only this frame
+    /// could serve.
     pub(crate) fn leak(self) {
         self.shared.leaked.store(true, Ordering::Release);
         self.shared.returned.notify();
-        // The frame's reference keeps the mapping alive.
+        // `forget` also keeps this frame's reference to the pool, so that the mapping stays.
         std::mem::forget(self);
     }
 }
@@ -306,9 +315,9 @@ impl Drop for Frame {
         if self.shared.is_own().is_none() {
             return;
         }
-        // Fails only for a block that is not live.
+        // `free` fails only for a block that is not allocated.
         let _ = self.shared.arena().free(self.block, Owner(0));
-        // All waiters: this room may serve several of them, or only the last.
+        // Wake all waiters: the freed room may suffice for several of them, or only for the last.
         self.shared.returned.notify();
     }
 }

@@ -14,17 +14,17 @@ use terrace_core::{Region, Source, SourceError, SourceUsage};
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
 pub(super) struct PageSource {
-    /// Bytes of a page.
+    /// Page size of this source in bytes.
     page: u64,
     mapping: Option<Mapping>,
     usage: SourceUsage,
 }
 
-/// The whole mapping.
+/// The reserved address space; the source's region begins at `base`.
 struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// The first multiple of a huge page in it.
+    /// The first address in the mapping that is a multiple of a huge page: the start of the region.
     base: NonNull<u8>,
 }
 
@@ -32,17 +32,17 @@ struct Mapping {
 unsafe impl Send for PageSource {}
 
 impl PageSource {
-    /// A source of at most `capacity` bytes of memory, in pages of `page` bytes.
+    /// Creates a source of at most `capacity` bytes of memory, in pages of `page` bytes.
     pub(super) fn new(capacity: u64, page: u64) -> Self {
         Self { page, mapping: None, usage: SourceUsage { capacity, ..SourceUsage::default() } }
     }
 
-    /// The first byte, once addresses are reserved.
+    /// The first byte of the region; `None` until addresses are reserved.
     pub(super) fn start(&self) -> Option<NonNull<u8>> {
         self.mapping.as_ref().map(|mapping| mapping.base)
     }
 
-    /// Advises the system about a part of the region.
+    /// Calls `madvise` for the `bytes` bytes of the region at `offset`.
     #[cfg(not(miri))]
     fn advise(&self, offset: u64, bytes: u64, advice: Advice) -> Result<(), SourceError> {
         let mapping = self.mapping.as_ref().ok_or(SourceError::Unsupported)?;
@@ -53,7 +53,7 @@ impl PageSource {
         advised.map_err(|error| SourceError::Failed { code: error.raw_os_error() })
     }
 
-    /// Returns memory to the system. Miri knows no advice: there the memory stays.
+    /// Returns the memory of a range to the system. Miri has no `madvise`: under it the memory stays.
     fn give_back(&self, offset: u64, bytes: u64) -> Result<(), SourceError> {
         #[cfg(not(miri))]
         self.advise(offset, bytes, Advice::LinuxDontNeed)?;
@@ -78,7 +78,7 @@ impl Source for PageSource {
     fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
         let failed = |error: rustix::io::Errno| SourceError::Failed { code: error.raw_os_error() };
         let whole = usize::try_from(bytes + HUGE_PAGE).map_err(|_| SourceError::OutOfMemory { available: 0 })?;
-        // Miri knows plain mappings only.
+        // Miri supports plain mappings only.
         let kind = if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the system's choice.
@@ -89,7 +89,8 @@ impl Source for PageSource {
         // SAFETY: the mapping is a huge page longer than the region.
         let base = unsafe { start.add(skip) };
         self.mapping = Some(Mapping { start, bytes: whole, base });
-        // Under small pages a huge page would take memory that is not counted. On failure the system keeps its default.
+        // Where this source's pages are small, refuse huge pages of the kernel: they would take memory that is not
+        // counted. On failure the kernel keeps its default.
         #[cfg(not(miri))]
         let _ =
             self.advise(0, bytes, if self.page == HUGE_PAGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
@@ -114,7 +115,8 @@ impl Source for PageSource {
         Ok(())
     }
 
-    /// Returns the memory of the old place; the new place gets fresh memory when it is touched.
+    /// Moves free pages from offset `from` to `_to`: returns the memory at `from` to the system; the kernel supplies
+    /// fresh memory at `_to` on first touch.
     fn shift(&mut self, _region: Region, from: u64, _to: u64, bytes: u64) -> Result<(), SourceError> {
         Self::give_back(self, from, bytes)?;
         self.usage.calls += 1;
@@ -126,8 +128,8 @@ impl Source for PageSource {
     }
 }
 
-/// Orders the end of one mapping before the next mapping at its address, as the kernel does: ThreadSanitizer does not see the
-/// kernel's order.
+/// For ThreadSanitizer: orders the unmapping of a range before the next mapping at the same address. The kernel does
+/// so, but the sanitizer does not see it.
 fn meet_under_sanitizer() {
     static MET: AtomicUsize = AtomicUsize::new(0);
     if cfg!(terrace_sanitizer) {

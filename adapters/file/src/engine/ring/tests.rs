@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::os::fd::{FromRawFd, IntoRawFd};
 
 thread_local! {
-    /// Entries that the kernel still had when rings of this thread were closed.
+    /// For each ring that this thread closed: how many entries the kernel had not completed by then.
     pub(super) static LEFT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -36,7 +36,7 @@ fn a_ring_is_closed_with_nothing_armed() {
     assert_eq!(ring_thread.outstanding(), 1, "it waits for the event");
     drop(ring_thread);
     assert_eq!(LEFT.take(), [0]);
-    // As when its thread ends.
+    // The same when the engine is closed and `run` returns.
     shared.queue().closing = true;
     RingThread::new(4, shared, Arc::<Recorder>::default()).expect("another").run();
     assert_eq!(LEFT.take(), [0]);
