@@ -47,7 +47,7 @@ pub enum BenchCommand {
 /// Work with recordings.
 #[derive(Debug, Subcommand)]
 pub enum RecordCommand {
-    /// Rewrite a trace in the form that the name of OUT asks for.
+    /// Convert a trace to the format that the extension of OUT names.
     #[command(after_help = CONVERT_HELP)]
     Convert {
         /// A trace: CSV (plain, gzip, zstd) or a recording; - for standard input.
@@ -96,16 +96,16 @@ pub struct ReplayArgs {
     /// Where allocators take memory from: pages mapped under reserved addresses, or whole device allocations.
     #[arg(long, value_enum, default_value_t = SourceKind::Growing)]
     pub source: SourceKind,
-    /// The most bytes the source gives, at least 1 [default: 1024TiB].
+    /// The most bytes that the source hands out in all, at least 1 [default: 1024TiB].
     #[arg(long, value_name = "BYTES", value_parser = capacity)]
     pub capacity: Option<u64>,
-    /// Leave out blocks allocated with less than this.
+    /// Leave out blocks allocated with fewer bytes than this.
     #[arg(long, value_name = "N", default_value = "0", value_parser = bytes)]
     pub min_size: u64,
-    /// Whether the stream column names the owner, or everything has one owner.
+    /// Whether the stream column of a trace names the owner of a block, or all blocks have one owner.
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub streams: Switch,
-    /// Events after which memory freed by one stream may be used by another.
+    /// Number of events after which memory freed by one stream may be used by another.
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     pub fence_delay: u64,
     /// Where to draw, .svg or .png; several traces share the picture [default: replay-TRACE.svg for each trace;

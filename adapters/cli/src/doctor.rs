@@ -47,11 +47,11 @@ struct DeviceStatus {
     name: Option<String>,
     driver: Option<String>,
     total_bytes: u64,
-    /// Bytes free now, if the driver reports them.
+    /// Bytes free now; `null` if the driver does not report them.
     free_bytes: Option<u64>,
     /// Bytes of a page; 0 if the device cannot map pages.
     page_bytes: u64,
-    /// All capabilities by name: whether the device has them.
+    /// For each capability, by name, whether the device has it.
     capabilities: BTreeMap<String, bool>,
     /// Why the device lacks capabilities.
     notes: Vec<String>,

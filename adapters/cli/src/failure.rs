@@ -21,7 +21,7 @@ pub enum Failure {
     Pool {
         /// The allocator's name.
         pool: &'static str,
-        /// The fault.
+        /// What the allocator did wrong.
         what: String,
     },
     /// A device that cannot be used: its name as requested, and the reason.
@@ -33,12 +33,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failed write to `path`.
+    /// The error for a failed write to `path`.
     pub fn output(path: &Path, error: impl fmt::Display) -> Self {
         Self::Output(path.into(), error.to_string())
     }
 
-    /// A failed write to standard output.
+    /// The error for a failed write to standard output.
     pub fn standard_output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// A failed write of a trace: the format cannot express the trace, or the file cannot be written.
+    /// The error for a trace that cannot be written: its format or the file refuses it.
     pub fn writing(path: &Path, error: TraceError) -> Self {
         match error.problem {
             Problem::Io(error) => Self::output(path, error),

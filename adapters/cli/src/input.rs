@@ -19,9 +19,9 @@ pub fn open(path: &Path) -> Result<Reader<'static>, TraceError> {
     if is_standard_input(path) { Reader::new("standard input", std::io::stdin().lock()) } else { Reader::open(path) }
 }
 
-/// Names of traces: file names without directories and extensions.
+/// Names of the traces in these files: file names without directories and extensions.
 ///
-/// Repeated names get a number; characters that no picture or terminal can show become `_`.
+/// Repeated names get a number appended; characters that no picture or terminal can show become `_`.
 pub fn names(paths: &[PathBuf]) -> Vec<String> {
     let stems: Vec<String> = paths.iter().map(|path| stem(path)).collect();
     let mut taken: HashSet<String> = stems.iter().cloned().collect();
@@ -62,7 +62,7 @@ pub fn refuse_overwrites(inputs: &[PathBuf], outputs: &[&Path]) -> Result<(), Fa
         if output.is_file() && inputs.contains(&output) {
             return Err(Failure::Usage(format!("{}: is a trace to replay; write to another file", path.display())));
         }
-        // A path that is not a file (a pipe, `/dev/null`) may take several outputs.
+        // A path that is no regular file (a pipe, `/dev/null`) may take several outputs.
         if !seen.insert(output.clone()) && (output.is_file() || !output.exists()) {
             return Err(Failure::Usage(format!("{}: is to be written twice; give each its own file", path.display())));
         }
@@ -70,7 +70,7 @@ pub fn refuse_overwrites(inputs: &[PathBuf], outputs: &[&Path]) -> Result<(), Fa
     Ok(())
 }
 
-/// The canonical path of a file, which need not exist.
+/// The canonical path of a file that need not exist.
 fn canonical(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let there = fs::canonicalize(path);

@@ -31,9 +31,9 @@ pub enum OperationKind {
 pub struct Operation {
     /// Bytes requested; 0 for a free.
     pub bytes: u64,
-    /// The slot that names the block.
+    /// Index of the slot that holds the block during the replay.
     pub slot: u32,
-    /// The stream, or 0.
+    /// The stream that made the request; 0 without `--streams`.
     pub owner: Owner,
     /// The kind of operation.
     pub kind: OperationKind,
@@ -46,21 +46,21 @@ pub struct Operation {
 pub struct Chunk {
     /// The operations, in order.
     pub operations: Vec<Operation>,
-    /// Indices of the operations after which pools are sampled, rising.
+    /// Indices of the operations after which the replay samples the pools, in rising order.
     pub samples: Vec<usize>,
-    /// Time and live memory at each sample.
+    /// Time and live bytes of the trace at each sample.
     pub points: Vec<Point>,
-    /// Slots that the trace has used so far.
+    /// Number of slots that the trace has used so far.
     pub slots: usize,
-    /// Time and live memory after each operation.
+    /// Time and live bytes of the trace after each operation.
     live: Vec<Point>,
 }
 
-/// The block in a slot, by the trace.
+/// The block in a slot, as the trace has it.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordedSlot {
     bytes: u64,
-    /// Whether the block was allocated with less than `--min-size`.
+    /// Whether the block was allocated with fewer bytes than `--min-size`, so that the replay leaves it out.
     skipped: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct OperationReader<'a> {
     reader: Reader<'a>,
     min_size: u64,
     streams: bool,
-    /// By slot.
+    /// The trace's block in each slot.
     slots: Vec<RecordedSlot>,
     /// Sum of `bytes` over all slots that are not skipped.
     live: u64,
@@ -83,7 +83,7 @@ impl<'a> OperationReader<'a> {
         Self { reader, min_size, streams, slots: Vec::new(), live: 0, begin_us: None }
     }
 
-    /// Bytes read of the file, and its length if known.
+    /// Number of bytes read of the file, and the file's length if known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         self.reader.progress()
     }
@@ -102,12 +102,12 @@ impl<'a> OperationReader<'a> {
             }
         }
         chunk.slots = self.slots.len();
-        // At most POINTS_MAX samples a chunk, so that sampling stays rare.
+        // Take at most POINTS_MAX samples per chunk, so that sampling stays rare.
         chunk.choose_samples(timeline.stride().max(chunk.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
         Ok(())
     }
 
-    /// The operation of an event, `None` when it is skipped.
+    /// The operation for an event; `None` if the replay leaves the event out.
     fn operation(&mut self, event: &Event, slot: u32) -> Option<Operation> {
         let kind = match event.kind {
             Kind::Allocate => OperationKind::Allocate,

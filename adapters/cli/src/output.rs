@@ -26,13 +26,13 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A value as indented JSON, with a line end.
+/// A value as indented JSON, with a line feed at the end.
 pub fn json(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::output(Path::new("JSON"), error))?;
     Ok(text + "\n")
 }
 
-/// Writes a file, which is complete or absent.
+/// Writes a file, which is complete or, on failure, absent.
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let (partial, mut file) = Partial::create(path)?;
     file.write_all(text.as_bytes())?;
@@ -51,13 +51,13 @@ pub fn format_bytes(bytes: u64) -> String {
     if unit == 1 { format!("{bytes} B") } else { format!("{:.2} {name}", bytes as f64 / unit as f64) }
 }
 
-/// The largest unit of at most `bytes` bytes, and its name.
+/// The largest unit, up to TiB, of at most `bytes` bytes: its bytes, and its name.
 pub fn unit(bytes: u64) -> (u64, &'static str) {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     units.into_iter().find(|(unit, _)| bytes >= *unit).unwrap_or((1, "B"))
 }
 
-/// A number with a comma between each three digits.
+/// A number with a comma before each group of three digits.
 pub fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

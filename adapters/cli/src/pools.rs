@@ -16,9 +16,9 @@ use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorc
 /// A kind of simulated memory source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SourceKind {
-    /// Address space is reserved, pages of 2 MiB are mapped and moved under it.
+    /// Pages of 2 MiB, mapped and moved under reserved address space.
     Growing,
-    /// Fixed device allocations.
+    /// Whole device allocations, which cannot grow.
     Segments,
 }
 
@@ -32,16 +32,17 @@ impl SourceKind {
     }
 }
 
-/// Source, size and fence of an allocator.
+/// How to create an allocator: its source, size and fence.
 #[derive(Clone, Debug)]
 pub struct PoolSetup {
     /// The kind of source.
     pub source: SourceKind,
-    /// The most bytes of the source.
+    /// The most bytes that the source hands out in all.
     pub capacity: u64,
-    /// The most blocks live at once.
+    /// The most blocks that are live at once.
     pub blocks: usize,
-    /// A fence that opens `--fence-delay` events after a free.
+    /// The allocator's fence: memory freed by one stream may be used by another after `--fence-delay` more events of
+    /// the trace.
     pub fence: Delay,
 }
 
@@ -50,26 +51,26 @@ pub struct PoolSetup {
 const CAPACITY: u64 = 1 << 50;
 
 impl PoolSetup {
-    /// A setup with a clock of its own, and room for as many blocks as a default arena.
+    /// Creates a setup with its own event clock, and room for a default number of blocks.
     pub fn new(source: SourceKind, capacity: Option<u64>, fence_delay: u64) -> Self {
         let (capacity, blocks) = (capacity.unwrap_or(CAPACITY).min(CAPACITY), ArenaCapacity::default().slots / 2);
         Self { source, capacity, blocks, fence: Delay::new(fence_delay) }
     }
 
-    /// The same, with room for `blocks` blocks live at once.
+    /// Changes the setup to have room for `blocks` blocks live at once.
     pub fn with_blocks(self, blocks: usize) -> Self {
         Self { blocks, ..self }
     }
 
-    /// Capacity for the records of an arena: two for each block, one of them for the free range beside it; all else in a default
-    /// arena's proportions.
+    /// Capacity for the records of an arena: two slots for each block, one for the block and one for the free range
+    /// beside it; the rest in the proportions of a default arena.
     fn room(&self) -> ArenaCapacity {
         let room = ArenaCapacity::default();
         let slots = (2 * self.blocks).max(room.slots);
         ArenaCapacity { slots, segments: room.segments * (slots / room.slots), ..room }
     }
 
-    /// The clock of the fence: the number of the event.
+    /// The clock of the fence: the replay sets it to the number of the current event.
     pub fn clock(&self) -> Rc<Cell<u64>> {
         self.fence.clock()
     }
@@ -139,7 +140,7 @@ fn terrace(setup: &PoolSetup) -> NewPool {
     arena(setup, BestFit::new, |settings| settings)
 }
 
-/// ArenaSettings without a cache, so that every call searches the index.
+/// Changes settings to have no cache of freed blocks, so that every call searches the index.
 fn uncached(settings: ArenaSettings) -> ArenaSettings {
     ArenaSettings { coalesce: Coalesce::AtOnce, ..settings }
 }

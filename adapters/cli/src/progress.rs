@@ -6,7 +6,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 
-/// A bar in indicatif's template language; a spinner if the length is not known.
+/// Creates a progress bar with a template of indicatif; a spinner if the length is not known.
 pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

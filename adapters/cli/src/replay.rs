@@ -22,14 +22,16 @@ use quanta::Clock;
 use std::path::{Path, PathBuf};
 use terrace::recording::{LIVE_MAX, Partial};
 
-/// Room for live blocks at first: half as many as a default arena has records, since free ranges take records too.
+/// For how many live blocks the first attempt has room: half as many as a default arena has records, since free ranges
+/// take records too.
 const BLOCKS: usize = 1 << 17;
-/// Room for live blocks of a trace that cannot be read twice (a pipe): 2^19, which cost 200 MiB an arena.
+/// For how many live blocks there is room if a trace cannot be read twice (a pipe): 2^19, whose records take 200 MiB in
+/// each arena.
 const BLOCKS_ONCE: usize = 1 << 19;
-/// The factor of room between two attempts: at most 3 repetitions lead from 2^17 to [`LIVE_MAX`].
+/// By what each further attempt multiplies this room: at most 3 more attempts lead from 2^17 to [`LIVE_MAX`].
 const MORE: usize = 4;
 
-/// Replays every trace on every pool, then writes pictures and results.
+/// Replays every trace on every pool, then draws the pictures and writes the results.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let names = input::names(&args.traces);
     let pictures = pictures(args, &names);
@@ -130,7 +132,7 @@ fn nothing_left(path: &Path, min_size: u64) -> String {
     }
 }
 
-/// The pictures to draw: one for all traces, one for each, or none.
+/// Paths of the pictures to draw: one for all traces, one for each trace, or none.
 fn pictures(args: &ReplayArgs, names: &[String]) -> Vec<PathBuf> {
     match &args.picture {
         Some(path) => vec![path.clone()],

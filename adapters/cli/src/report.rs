@@ -16,7 +16,7 @@ pub fn write(args: &ReplayArgs, replayed: &[TraceResult]) -> Result<(), Failure>
         return print(&rows_json(replayed)?);
     }
     let tables: Vec<String> = replayed.iter().map(|trace| table(args, trace)).collect();
-    // Both are written even if one fails: the table on a full disk, the file after a closed pipe.
+    // Write the file even if printing the table failed: the table may fail on a closed pipe, the file on a full disk.
     let printed = print(&tables.join("\n"));
     if let Some(path) = &args.json {
         write_file(path, &rows_json(replayed)?).map_err(|error| Failure::output(path, error))?;

@@ -14,15 +14,15 @@ use terrace::engine::Stats;
 pub struct TraceResult {
     /// Name of the trace: the file's, without extensions.
     pub trace: String,
-    /// Events replayed, after `--min-size`.
+    /// Number of events replayed: those of blocks below `--min-size` are left out.
     pub events: u64,
-    /// Highest live requested bytes of the trace.
+    /// Highest sum of requested bytes of live blocks in the trace.
     pub peak_live: u64,
     /// Live memory over time.
     pub points: Vec<Point>,
     /// A row for each pool.
     pub rows: Vec<PoolRow>,
-    /// For each pool its reserved bytes at each point.
+    /// For each pool, the bytes that it had reserved at each of `points`.
     pub reserved: Vec<Vec<u64>>,
     /// A line for each pool on which an allocation failed.
     pub failures: Vec<String>,
@@ -37,7 +37,7 @@ pub struct PoolRow {
     pub pool: &'static str,
     /// `growing` or `segments`.
     pub source: &'static str,
-    /// Events replayed, after `--min-size`.
+    /// Number of events replayed: those of blocks below `--min-size` are left out.
     pub events: u64,
     /// Highest sum of requested bytes of live blocks.
     pub peak_live_bytes: u64,
@@ -45,25 +45,25 @@ pub struct PoolRow {
     pub peak_reserved_bytes: u64,
     /// `peak_live_bytes / peak_reserved_bytes`, 0 when nothing was reserved.
     pub utilisation: f64,
-    /// Calls to the source up to the last event of the trace.
+    /// Number of calls to the source up to the last event of the trace.
     pub source_calls: u64,
-    /// Handles the source made for them.
+    /// Number of handles that the source created for these calls.
     pub handles: u64,
-    /// Allocations served without the source.
+    /// Number of allocations served without a call to the source.
     pub hits: u64,
-    /// Allocations that called the source.
+    /// Number of allocations that called the source.
     pub misses: u64,
-    /// Allocations and reallocations that failed.
+    /// Number of allocations and reallocations that failed.
     pub failed: u64,
     /// Mean nanoseconds of an event.
     pub ns_mean: f64,
     /// Median nanoseconds of an event.
     pub ns_p50: u64,
-    /// 99th percentile.
+    /// 99th percentile of the nanoseconds of an event.
     pub ns_p99: u64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the nanoseconds of an event.
     pub ns_p999: u64,
-    /// Maximum.
+    /// The most nanoseconds of an event.
     pub ns_max: u64,
     /// Bytes still reserved after all blocks were freed and the pool was trimmed.
     pub reserved_after_trim: u64,
@@ -80,10 +80,10 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Converts ticks of `clock` to nanoseconds; `longest` is the exact maximum.
+    /// Converts a histogram of ticks of `clock` to nanoseconds; `longest` is the exact maximum in ticks.
     pub fn new(ticks: &Histogram<u64>, longest: u64, clock: &Clock) -> Self {
         let at = |quantile| clock.delta_as_nanos(0, ticks.value_at_quantile(quantile).min(longest));
-        // Nanoseconds of 2^32 ticks (about a second), so that the ratio has nine digits.
+        // Convert 2^32 ticks (about a second) at once, so that the ratio has nine digits.
         let per_tick = clock.delta_as_nanos(0, 1 << 32) as f64 / (1u64 << 32) as f64;
         let mean = (ticks.mean() * per_tick * 10.0).round() / 10.0;
         Self { mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: clock.delta_as_nanos(0, longest) }
@@ -91,7 +91,7 @@ impl Latencies {
 }
 
 impl PoolRow {
-    /// The row of a pool; `stats` are those after the last event.
+    /// The row of a pool; `stats` are the pool's after the last event.
     #[expect(clippy::too_many_arguments, reason = "each is a column")]
     pub fn new(
         trace: &str,

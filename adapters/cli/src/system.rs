@@ -23,11 +23,11 @@ pub struct System {
     kernel: Option<String>,
     /// Cores that this process may use.
     cores: Option<usize>,
-    /// Total memory.
+    /// Bytes of memory that the machine has.
     memory_bytes: Option<u64>,
-    /// Memory that programs could allocate now, page cache included.
+    /// Bytes that programs could allocate now, page cache included.
     available_bytes: Option<u64>,
-    /// The lowest memory limit of this process's control groups; `null`: none.
+    /// The lowest memory limit of this process's control groups in bytes; `null` if there is none.
     limit_bytes: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ pub fn write_text(system: &System, text: &mut String) -> std::fmt::Result {
     }
 }
 
-/// The name in `/etc/os-release`.
+/// The value of `PRETTY_NAME` in the text of `/etc/os-release`.
 fn pretty_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(value.trim().trim_matches(['"', '\'']).to_owned()).filter(|name| !name.is_empty())

@@ -4,7 +4,7 @@
 //! memory of its interval, so that no peak is lost; all pools are sampled at the same events.
 //! Asks from below: chunks that choose their samples likewise.
 
-/// The most points: 4096, more than a picture has pixels across.
+/// The most points of a timeline: 4096, more than a picture has pixels across.
 pub const POINTS_MAX: usize = 4096;
 
 /// Live memory at one event of a trace.
@@ -12,7 +12,7 @@ pub const POINTS_MAX: usize = 4096;
 pub struct Point {
     /// Microseconds since the first event.
     pub time_us: u64,
-    /// Live requested bytes after the event.
+    /// Sum of the requested bytes of live blocks after the event.
     pub live: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct Point {
 #[derive(Clone, Debug)]
 pub struct Timeline {
     points: Vec<Point>,
-    /// Events per point.
+    /// Number of events for which a point stands.
     stride: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Events per point, so far.
+    /// Number of events for which a point stands so far.
     pub fn stride(&self) -> usize {
         self.stride
     }
@@ -41,10 +41,10 @@ impl Timeline {
         &self.points
     }
 
-    /// Appends points; when there are too many, thins out all of them, and each list in `reserved` alike.
+    /// Appends points; if there are too many, thins out all of them, and each list in `reserved` alike.
     ///
-    /// Of each group of 2, 4, ... points the one with the most live memory stays. Each list must already have a value for every
-    /// point.
+    /// Of every 2, 4, ... neighbouring points the one with the most live memory stays. Each list must already have a
+    /// value for every point, the new ones included.
     pub fn extend<'a>(&mut self, points: &[Point], reserved: impl Iterator<Item = &'a mut Vec<u64>>) {
         self.points.extend_from_slice(points);
         let mut halvings = 0;
@@ -64,7 +64,7 @@ impl Timeline {
         }
     }
 
-    /// The index of the point with the most live memory in each group of `group` points.
+    /// For every `group` neighbouring points, the index of the one with the most live memory.
     fn highest(&self, group: usize) -> Vec<usize> {
         let groups = self.points.chunks(group).enumerate();
         groups

@@ -10,21 +10,23 @@ use std::time::Instant;
 use terrace::Device;
 use terrace::device::{DeviceError, FallbackBuffer, FaultReason, PinnedBuffer, UnifiedBuffer};
 
-/// One kind of buffer. The field names are the JSON keys.
+/// The latency of access to one kind of buffer. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct AccessTime {
     /// The call that returns the slice.
     pub call: &'static str,
-    /// Nanoseconds of the call and of reading one element, best of [`BATCHES`].
+    /// Nanoseconds to get the slice and to read one element of it: the best of [`BATCHES`] batches.
     pub ns: f64,
-    /// The same, median of the batches.
+    /// Nanoseconds to get the slice and to read one element of it: the median of the batches.
     pub ns_p50: f64,
 }
 
-/// Batches of a measurement: of some ms each, so that other programs disturb only some.
+/// Number of batches of a measurement.
+///
+/// Each batch takes some ms, so that other programs disturb only some of them.
 pub const BATCHES: usize = 25;
 
-/// Accesses of a batch, and elements of a buffer, all of which fit into the first-level cache.
+/// `TIMES`: accesses in a batch. `LEN`: elements of a buffer, which all fit into the first-level cache.
 const TIMES: u32 = 100_000;
 const LEN: usize = 1024;
 
@@ -45,14 +47,14 @@ fn batch(mut access: impl FnMut(usize) -> Result<u32, DeviceError>) -> Result<f6
     Ok(begin.elapsed().as_nanos() as f64 / f64::from(TIMES))
 }
 
-/// Measures all kinds that the device has.
+/// Measures all kinds of buffer that the device supports.
 pub fn measure(device: &Device) -> Result<Vec<AccessTime>, DeviceError> {
     let stream = device.stream()?;
     let mut mirror = supported(FallbackBuffer::<u32>::new(device, &stream, LEN))?;
     let pinned = supported(PinnedBuffer::<u32>::new(device, &stream, LEN))?;
     let mut unified = supported(UnifiedBuffer::<u32>::new(device, &stream, LEN))?;
     if let Some(mirror) = &mut mirror {
-        // Valid on both sides, as in most programs.
+        // Make the elements valid on the device as well as on the host, as they are in most programs.
         mirror.on_device()?;
     }
     let lease = unified.as_mut().map(UnifiedBuffer::lease).transpose()?;
@@ -73,7 +75,7 @@ pub fn measure(device: &Device) -> Result<Vec<AccessTime>, DeviceError> {
     Ok(measured.map(|(call, times)| summary(call, times)).collect())
 }
 
-/// The least and the median of the batches.
+/// The least and the median of the batches' times.
 fn summary(call: &'static str, mut times: Vec<f64>) -> AccessTime {
     times.sort_by(f64::total_cmp);
     AccessTime { call, ns: times[0], ns_p50: times[times.len() / 2] }

@@ -25,7 +25,7 @@ pub struct GpuArgs {
     /// Where to measure: host, cuda:N [default: the first CUDA device, else host].
     #[arg(long, value_name = "DEVICE", value_parser = DeviceName::parse)]
     pub device: Option<DeviceName>,
-    /// Recorded runs, each on its own [default: a training of ResNet-50 that is built in].
+    /// Traces to measure, each on its own [default: a training of ResNet-50 that is built in].
     #[arg(long = "trace", value_name = "TRACE")]
     pub traces: Vec<PathBuf>,
     /// Print JSON in place of the table.
@@ -34,7 +34,7 @@ pub struct GpuArgs {
     /// A folder to write the same JSON to, in a file named by device and time.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// A tenth of the steps.
+    /// Run a tenth of the steps only.
     #[arg(long)]
     pub quick: bool,
     /// Which driver to use.

@@ -14,7 +14,8 @@ pub struct CudaDevice {
     pub opened: Result<Device, String>,
 }
 
-/// The last number to try: a driver that refuses every device does not report how many there are. The largest machines have 16.
+/// The last device number to try, since a driver that refuses every device does not report how many there are. The
+/// largest machines have 16 devices.
 const LAST_ORDINAL: u32 = 15;
 
 /// Opens all devices; also returns what is missing, if none can be used.
@@ -24,10 +25,10 @@ pub fn find_cuda_devices() -> (Vec<CudaDevice>, Option<String>) {
         let device = format!("cuda:{ordinal}");
         match Device::cuda(ordinal) {
             Ok(opened) => devices.push(CudaDevice { device, opened: Ok(opened) }),
-            // One past the last.
+            // The number is one past that of the last device.
             Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
             Err(error) => {
-                // Only these errors are about one device; all others, such as a missing driver, are about all of them.
+                // Only these errors concern one device; all others, such as a missing driver, concern all of them.
                 let one = matches!(&error, CudaError::Device(_) | CudaError::Open(OpenError::Driver(_)));
                 missing.get_or_insert(error.to_string());
                 if !one || ordinal >= LAST_ORDINAL {

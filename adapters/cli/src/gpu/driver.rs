@@ -31,12 +31,12 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> Failure {
 #[cfg(unix)]
 fn load(path: &Path) -> Result<(), Failure> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-    // Absolute: the linker would search its own folders for a name without a slash.
+    // Make the path absolute: the dynamic linker searches its own folders for a name without a slash.
     let path = std::fs::canonicalize(path).map_err(|error| unusable(path, error))?;
     // SAFETY: loading runs the library's initialisers, and the user named it to be loaded.
     #[allow(unsafe_code, reason = "a library's initialisers may do anything")]
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
-    // Never unloaded: devices keep pointers to its functions.
+    // Never unload the library: devices keep pointers to its functions.
     std::mem::forget(library.map_err(|error| unusable(&path, error))?);
     Ok(())
 }

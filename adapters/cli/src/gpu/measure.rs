@@ -28,70 +28,70 @@ pub struct BenchReport {
     pub chosen_because: Option<String>,
     /// The product name of the device.
     pub name: String,
-    /// Driver and version.
+    /// The name and version of the driver.
     pub driver: String,
-    /// Memory of the device.
+    /// Bytes of memory that the device has.
     pub total_bytes: u64,
-    /// Memory that was free at the start.
+    /// Bytes of device memory that were free at the start.
     pub free_bytes: u64,
     /// Whether a tenth of the steps was run.
     pub quick: bool,
-    /// Nanoseconds to allocate and drop 4 KiB that the stream's cache has, best of [`BATCHES`].
+    /// Nanoseconds to allocate and drop a block of 4 KiB from the stream's cache: the best of [`BATCHES`] batches.
     pub hit_ns: f64,
-    /// The same, median of the batches.
+    /// Nanoseconds to allocate and drop a block of 4 KiB from the stream's cache: the median of the batches.
     pub hit_ns_p50: f64,
-    /// Copies of a large buffer.
+    /// Rates of copying a large buffer.
     pub copies: Vec<CopyRates>,
-    /// Accesses to host slices whose bytes are resident.
+    /// Latencies of accesses to host slices whose bytes are resident.
     pub access: Vec<AccessTime>,
-    /// Steps of a training, without and with a warm-up.
+    /// Times of the steps of a training, without and with a warm-up.
     pub warm_up: Vec<WarmUpTimes>,
-    /// Seconds since 1970.
+    /// When it was measured, in seconds since 1970.
     pub unix_seconds: u64,
-    /// A row for each scenario and subject.
+    /// A row for each scenario on each subject: an allocator, or a model of one.
     pub rows: Vec<ScenarioRow>,
 }
 
-/// One scenario on one subject. The field names are the JSON keys.
+/// The result of one scenario on one subject. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScenarioRow {
     /// Name of the scenario.
     pub scenario: String,
-    /// The allocator, or the model of one.
+    /// The name of the subject: an allocator, or a model of one.
     pub subject: &'static str,
-    /// Whether the subject is a model, without a device.
+    /// Whether the subject is a model, which runs without a device.
     pub model: bool,
-    /// The divisor of all sizes, so that the scenario fits.
+    /// By what all sizes of the scenario were divided, so that it fits into the device.
     pub divided_by: u64,
-    /// Steps: allocations and frees.
+    /// Number of steps of the scenario: allocations and frees.
     pub operations: u64,
-    /// Nanoseconds of a step; `null` for a model.
+    /// Mean nanoseconds of a step; `null` for a model.
     pub ns_per_operation: Option<f64>,
-    /// Calls to the device.
+    /// Number of calls to the device by which the subject took, moved or returned memory.
     pub calls: u64,
-    /// Handles made for them.
+    /// Number of handles of device memory that these calls created.
     pub handles: u64,
-    /// The most bytes to reserve; 0: as many as the device has.
+    /// The most bytes that the subject may reserve; 0: as many as the device has.
     pub limit_bytes: u64,
-    /// Peak of requested bytes of live blocks.
+    /// Peak of the sum of requested bytes of live blocks.
     pub peak_live_bytes: u64,
-    /// Peak of allocated bytes of live blocks.
+    /// Peak of the sum of allocated bytes of live blocks, rounding included.
     pub peak_in_use_bytes: u64,
-    /// Peak of reserved bytes.
+    /// Peak of the bytes reserved from the device.
     pub peak_reserved_bytes: u64,
     /// `peak_live_bytes / peak_reserved_bytes`.
     pub utilisation: f64,
-    /// Allocations that failed.
+    /// Number of allocations that failed.
     pub failed: u64,
 }
 
-/// Cache hits of a batch.
+/// Number of allocations in a batch, each served from the stream's cache.
 const HITS: u32 = 100_000;
 
-/// The most that a pool may reserve, in percent of free memory: contexts and other programs need some.
+/// The most that a pool may reserve, in percent of free memory: contexts and other programs need the rest.
 const POOL_PERCENT: u64 = 90;
 
-/// Measures everything.
+/// Runs all measurements of `terrace bench gpu` on one device.
 pub fn measure_all(
     name: DeviceName,
     why: Option<String>,
@@ -144,7 +144,7 @@ pub fn measure_all(
     })
 }
 
-/// For each batch the nanoseconds of an allocation and its drop, sorted.
+/// For each batch the mean nanoseconds of an allocation and its drop, sorted.
 fn hits(device: &Device) -> Result<[f64; BATCHES], DeviceError> {
     let stream = device.stream()?;
     drop(device.allocate(&stream, 4096)?);
@@ -183,7 +183,7 @@ fn models(scenario: &Scenario) -> Result<[ScenarioRow; 2], Failure> {
     Ok([row(scenario, "PyTorch (model)", &plain), row(scenario, "PyTorch expandable (model)", &expandable)])
 }
 
-/// The row of a model; a device's row overwrites what differs.
+/// The row of a model; for a device, the caller overwrites the fields that differ.
 fn row(scenario: &Scenario, subject: &'static str, outcome: &Outcome) -> ScenarioRow {
     let Totals { calls, handles, peak_reserved, peak_in_use } = outcome.totals;
     ScenarioRow {

@@ -54,7 +54,7 @@ impl fmt::Display for DeviceName {
 
 /// Chooses the device.
 ///
-/// If none was requested and there is no CUDA device, also returns why it is the host.
+/// If none was requested and no CUDA device can be opened, chooses the host, and also returns why.
 pub fn choose(requested: Option<DeviceName>) -> Result<(DeviceName, Option<String>), Failure> {
     let name = requested.unwrap_or(DeviceName::Cuda(0));
     match (name.open(DeviceOptions::default()), requested) {

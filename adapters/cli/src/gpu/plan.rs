@@ -17,16 +17,16 @@ const BUILT_IN: (&str, &[u8]) =
 /// The smallest recorded block to replay: PyTorch allocates scalars of up to 16 bytes on the host, not on the device.
 const LEAST_BYTES: u64 = 17;
 
-/// Rounds of the scenario `same`, and steps of `large` and `mixed`.
+/// `ROUNDS`: rounds of the scenario `same`. `LARGE` and `MIXED`: steps of the scenarios of these names.
 const ROUNDS: u32 = 1000;
 const LARGE: u32 = 1000;
 const MIXED: u32 = 100_000;
 
-/// The highest peak of live bytes, in percent of the device's free bytes: the best policies measured here reserve up to 35 %
-/// more than is live (see the table of `large`).
+/// The highest peak of live bytes that a scenario may have, in percent of the device's free bytes. Allocators need more
+/// than is live: the best policies measured here reserve up to 35 % more, in the scenario `large`.
 const LIVE_PERCENT: u64 = 70;
 
-/// The recorded scenarios: of the traces, or of the built-in one.
+/// The recorded scenarios: one for each of `traces`, or the built-in one if there are none.
 pub fn recorded(traces: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
     if traces.is_empty() {
         let (name, bytes) = BUILT_IN;
@@ -50,7 +50,7 @@ fn scenario(name: &str, reader: Reader<'_>) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// The events at which the first four steps of the built-in training begin.
+/// The indices of the events at which the first four steps of the built-in training begin.
 const STEP_STARTS: [usize; 4] = [320, 3551, 7265, 10_979];
 
 /// The built-in training up to the end of its third step.
@@ -59,12 +59,12 @@ const STEP_STARTS: [usize; 4] = [320, 3551, 7265, 10_979];
 pub fn training() -> Result<(Scenario, [usize; 4]), Failure> {
     let (name, bytes) = BUILT_IN;
     let events = events(Reader::new(name, bytes)?, STEP_STARTS[3])?;
-    // A scenario of the first events is a prefix of the whole one.
+    // A scenario of the first `count` events is a prefix of the whole scenario, so its length is an index into that.
     let prefix = |count: usize| Scenario::recorded(name, LEAST_BYTES, events.iter().take(count).copied());
     Ok((prefix(STEP_STARTS[3]), STEP_STARTS.map(|start| prefix(start).steps.len())))
 }
 
-/// All five scenarios: `same`, `large`, the recorded ones, the same in little memory, `mixed`.
+/// All five scenarios: `same`, `large`, the recorded ones, these again in little memory, and `mixed`.
 pub fn scenarios(recorded: Vec<Scenario>, quick: bool) -> Vec<Scenario> {
     let part = |steps: u32| if quick { steps / 10 } else { steps };
     let tight: Vec<_> = recorded.iter().map(Scenario::tight).collect();

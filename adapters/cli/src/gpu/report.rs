@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 use terrace::recording::Partial;
 
-/// Checks that a file can be written to a folder, which it creates.
+/// Creates the folder if it is missing, and checks that a file can be written to it.
 pub fn probe(folder: &Path) -> Result<(), Failure> {
     let probed = std::fs::create_dir_all(folder).and_then(|()| Partial::probe(&folder.join("probe.json")));
     probed.map_err(|error| Failure::output(folder, error))
@@ -38,7 +38,7 @@ fn table(report: &BenchReport) -> String {
     let mut text = String::new();
     let BenchReport { device, name, driver, total_bytes, free_bytes, hit_ns, hit_ns_p50, .. } = report;
     if let Some(why) = &report.chosen_because {
-        // The message ends with what to install.
+        // `why` says at its end what to install.
         let _ = writeln!(text, "on the host's memory, since there is no CUDA device: {why}\n");
     }
     let (total, free) = (format_bytes(*total_bytes), format_bytes(*free_bytes));
@@ -77,7 +77,7 @@ fn table(report: &BenchReport) -> String {
         "utilisation",
         "failed",
     ]);
-    // No lines between the rows of a scenario.
+    // Draw no lines between rows.
     for part in [
         TableComponent::HorizontalLines,
         TableComponent::MiddleIntersections,

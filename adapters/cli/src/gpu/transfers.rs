@@ -8,10 +8,10 @@ use std::time::Instant;
 use terrace::Device;
 use terrace::device::{DeviceBuffer, DeviceError, HostBuffer, PinnedBuffer, TransferEngine};
 
-/// Measurements of each kind.
+/// Number of measurements of each kind of copy.
 pub const ROUNDS: usize = 5;
 
-/// Bytes copied; an eighth with `--quick`.
+/// Bytes of the buffer that is copied; an eighth of it with `--quick`.
 const BYTES: usize = 256 << 20;
 
 /// The rates of one kind of copy. The field names are the JSON keys.
@@ -39,7 +39,7 @@ pub fn measure_copies(device: &Device, quick: bool) -> Result<Vec<CopyRates>, De
     let bytes = if quick { BYTES / 8 } else { BYTES };
     let (stream, engine) = (device.stream()?, TransferEngine::new(device)?);
     let remote = DeviceBuffer::<u8>::zeroed(device, &stream, bytes)?;
-    // Written, so that page faults do not count as copying.
+    // Fill the memory before, so that page faults are not measured as copying.
     let ordinary = vec![1u8; bytes];
     let mut copies = Vec::new();
     let remote = match PinnedBuffer::<u8>::new(device, &stream, bytes) {
@@ -51,7 +51,7 @@ pub fn measure_copies(device: &Device, quick: bool) -> Result<Vec<CopyRates>, De
             copies.extend(rows);
             remote
         }
-        // Without pinned memory its rows are omitted.
+        // Without pinned memory, omit the rows for it.
         Err(_) => remote,
     };
     let names = ["ordinary, to the device", "ordinary, from the device"];
@@ -82,7 +82,7 @@ fn ordinary_down(mut host: Vec<u8>, remote: &DeviceBuffer<u8>) -> Result<Vec<u8>
     remote.as_slice().read(&mut host).map(|()| host)
 }
 
-/// Runs `work`, which copies `bytes` bytes; also returns bytes per nanosecond.
+/// Runs `work`, which copies `bytes` bytes; also returns its rate in bytes per nanosecond.
 fn rate<T>(bytes: usize, work: impl FnOnce() -> Result<T, DeviceError>) -> Result<(T, f64), DeviceError> {
     let begun = Instant::now();
     let done = work()?;
@@ -99,7 +99,7 @@ fn measure<H: HostBuffer<u8>>(
 ) -> Result<(DeviceBuffer<u8>, [CopyRates; 2]), DeviceError> {
     let bytes = remote.len();
     let mut rows = names.map(|name| CopyRates { name, bytes, bare: [0.0; ROUNDS], engine: [0.0; ROUNDS] });
-    // Not measured: the engine allocates its staging memory and finds the best size of pieces.
+    // This first round is not measured: in it the engine allocates its staging memory and finds the best piece size.
     let done = engine.upload(host, remote, 0).wait()?;
     let done = engine.download(done.target, 0, done.source).wait()?;
     (host, remote) = (done.target, done.source);

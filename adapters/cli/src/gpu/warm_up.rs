@@ -12,23 +12,23 @@ use std::time::Instant;
 use terrace::device::{DeviceBlock, DeviceError, DeviceOptions};
 use terrace_models::scenarios::{Scenario, Step};
 
-/// Three steps of the training. The field names are the JSON keys.
+/// The times of the first three steps of the training. The field names are the JSON keys.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct WarmUpTimes {
     /// Whether there was a warm-up.
     pub warm: bool,
-    /// Milliseconds of each step, the best of [`RUNS`].
+    /// Milliseconds of each step, the best of [`RUNS`] runs.
     pub ms: [f64; 3],
-    /// Calls of the device in each step.
+    /// Number of calls to the device in each step.
     pub calls: [u64; 3],
     /// Milliseconds of the warm-up.
     pub warm_up_ms: f64,
 }
 
-/// Runs of each kind.
+/// Number of runs with a warm-up, and of runs without.
 const RUNS: usize = 5;
 
-/// Measures without and with a warm-up; nothing if the training does not fit into `free` bytes.
+/// Measures runs without and with a warm-up; nothing if the training does not fit into `free` bytes.
 pub fn measure(name: DeviceName, free: u64) -> Result<Vec<WarmUpTimes>, Failure> {
     let (scenario, starts) = plan::training()?;
     if free / 10 * 7 < scenario.peak {
@@ -46,7 +46,7 @@ pub fn measure(name: DeviceName, free: u64) -> Result<Vec<WarmUpTimes>, Failure>
     Ok(best.into_iter().flatten().collect())
 }
 
-/// One run of the three steps.
+/// Runs the three steps once, after a warm-up if `warm`.
 fn run(name: DeviceName, scenario: &Scenario, starts: [usize; 4], warm: bool) -> Result<WarmUpTimes, Failure> {
     let device = name.open(DeviceOptions::default())?;
     let fail = |error: DeviceError| name.failure(error);
@@ -68,7 +68,7 @@ fn run(name: DeviceName, scenario: &Scenario, starts: [usize; 4], warm: bool) ->
     let begin = Instant::now();
     if warm {
         let mut blocks = scenario.at_peak(starts[0]..starts[1]);
-        // A twentieth more than the peak, since free memory is fragmented.
+        // Warm up a twentieth more than the peak, since free memory is fragmented.
         let bytes: u64 = blocks.iter().map(|(bytes, count)| bytes * u64::from(*count)).sum();
         blocks.push((bytes / 160, 8));
         device.warm_up(&stream, &blocks).map_err(fail)?;

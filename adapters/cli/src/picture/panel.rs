@@ -10,11 +10,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// The font, by the names that an SVG viewer may know it by. In a PNG the built-in font is used.
+/// Font names for the viewer of an SVG to choose from. A PNG is drawn with the built-in font.
 pub const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";
 /// Width of the legend in pixels: a line, a name and a number.
 const LEGEND: i32 = 250;
-/// Additional width if it shows failures.
+/// Additional width of the legend in pixels if it shows failed allocations.
 const FAILURES: i32 = 110;
 /// Height of title and subtitle in pixels.
 const HEAD: i32 = 72;
@@ -118,7 +118,7 @@ fn legend_width(trace: &TraceResult) -> i32 {
     if trace.rows.iter().any(|row| row.failed > 0) { LEGEND + FAILURES } else { LEGEND }
 }
 
-/// The utilisation of a pool, and its failed allocations if there are any.
+/// The text of a legend row: the pool's utilisation, and its number of failed allocations if there are any.
 fn figures(row: &PoolRow) -> String {
     match row.failed {
         0 => format!("{:.3}", row.utilisation),
@@ -134,7 +134,7 @@ fn colour(i: usize) -> RGBColor {
     COLOURS[i % COLOURS.len()]
 }
 
-/// The corners of a line that stays level from each point to the next.
+/// The corners of a line that keeps the value of each point until the time of the next.
 fn stairs(times: &[f64], values: Vec<f64>) -> Vec<(f64, f64)> {
     let mut corners = Vec::with_capacity(2 * values.len());
     let mut before = 0.0;
@@ -146,7 +146,7 @@ fn stairs(times: &[f64], values: Vec<f64>) -> Vec<(f64, f64)> {
     corners
 }
 
-/// A unit of time in which the span has few digits: its microseconds and its name.
+/// A unit of time in which `span_us` microseconds have few digits: its length in microseconds, and its name.
 fn time_unit(span_us: u64) -> (f64, &'static str) {
     match span_us {
         0..5_000 => (1.0, "us"),

@@ -6,16 +6,16 @@
 
 use hdrhistogram::{CreationError, Histogram};
 
-/// Latencies below 2^13 ticks, some 3 us, have a counter each: 64 KiB, of which a few cache lines are in use.
+/// Each latency below 2^13 ticks, some 3 us, has a counter of its own: 64 KiB, of which a few cache lines are in use.
 const SHORT: usize = 1 << 13;
 /// The longest latency that is distinguished: 2^40 ticks, some minutes. Longer ones saturate.
 const LONG_MAX: u64 = 1 << 40;
 
-/// Counts of latencies, in ticks.
+/// A histogram of latencies in ticks.
 pub struct TickHistogram {
     /// `short[t]` events took `t` ticks.
     short: Vec<u64>,
-    /// Latencies from `SHORT` ticks on.
+    /// Counts of latencies from `SHORT` ticks on.
     long: Histogram<u64>,
     longest: u64,
 }

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use terrace::engine::{AllocError, Allocator, Block, FreeError, Owner, Request};
 
-/// The block of a slot.
+/// The block that the pool has allocated for a slot of the trace.
 #[derive(Clone, Copy, Debug)]
 struct LiveBlock {
     block: Block,
@@ -31,13 +31,13 @@ pub struct PoolReplay {
     pool: Box<dyn Allocator>,
     /// The number of the current event, which is the fence's clock.
     now: Rc<Cell<u64>>,
-    /// By slot.
+    /// The pool's block for each slot of the trace.
     blocks: Vec<LiveBlock>,
     /// Sum of `bytes` over `blocks`.
     live: u64,
     peak_live: u64,
     failed: u64,
-    /// Number of the event and error of the first failure. `Some` iff `failed > 0`.
+    /// The first failed allocation: the number of its event, and its error. `Some` iff `failed > 0`.
     first_failure: Option<(u64, AllocError)>,
     ticks: TickHistogram,
     /// Bytes reserved at each point of the timeline.
@@ -67,7 +67,7 @@ impl PoolReplay {
         &mut self.reserved
     }
 
-    /// A message with the number of failures and the first one; `None` without failures.
+    /// A message with the number of failed allocations and the first error; `None` if none failed.
     pub fn failure(&self) -> Option<String> {
         let (event, error) = self.first_failure?;
         Some(format!("{}: {} failed, the first at event {event}: {error}", self.name, format_thousands(self.failed)))
@@ -78,7 +78,7 @@ impl PoolReplay {
         self.blocks.resize(chunk.slots.max(self.blocks.len()), EMPTY);
         let mut begin = 0;
         for &sample in &chunk.samples {
-            // Sampling is not timed: `replay_operations` reads the clock afresh.
+            // Sampling the pool is not timed, because `replay_operations` reads the clock afresh.
             self.replay_operations(&chunk.operations[begin..=sample], first + begin as u64, clock)?;
             self.reserved.push(self.pool.stats().reserved);
             begin = sample + 1;
@@ -101,7 +101,7 @@ impl PoolReplay {
         Ok(())
     }
 
-    /// Executes one operation. An error is a free that the pool refused.
+    /// Executes one operation on the pool. Fails only if the pool refuses a free.
     #[inline]
     fn execute(&mut self, operation: &Operation) -> Result<(), FreeError> {
         let slot = operation.slot as usize;
@@ -124,13 +124,13 @@ impl PoolReplay {
                     self.count_live(old.bytes, operation.bytes);
                 }
             }
-            // The allocation failed on this pool: the slot is empty.
+            // Skip it: the block's allocation failed on this pool, so the slot is empty.
             OperationKind::Free | OperationKind::Reallocate => {}
         }
         Ok(())
     }
 
-    /// Allocates a block, or records the failure.
+    /// Allocates a block; if that fails, counts the failure and returns `None`.
     fn allocate(&mut self, operation: &Operation) -> Option<LiveBlock> {
         let request = Request::new(operation.bytes).align(1 << operation.align_log2).owner(operation.owner);
         match self.pool.allocate(request) {
@@ -143,9 +143,10 @@ impl PoolReplay {
         }
     }
 
-    /// Resizes a block in place if its address has the alignment and the pool can; else allocates a new one and frees the old.
+    /// Resizes a block in place if its address has the alignment and the pool can do so; else allocates a new block and
+    /// frees the old one.
     ///
-    /// `None`: the allocation failed, and the old block stays, as with `realloc`.
+    /// Returns `None` if the allocation fails: the old block then stays, as with `realloc`.
     fn reallocate(&mut self, old: LiveBlock, operation: &Operation) -> Result<Option<LiveBlock>, FreeError> {
         let aligned = old.block.address.trailing_zeros() >= operation.align_log2.into();
         if aligned && let Ok(block) = self.pool.resize(old.block, operation.bytes) {
@@ -158,16 +159,16 @@ impl PoolReplay {
         Ok(new)
     }
 
-    /// Counts a block of `old` live bytes that now has `new`.
+    /// Updates the live bytes and their peak for a block that had `old` bytes and now has `new`.
     fn count_live(&mut self, old: u64, new: u64) {
         self.live = self.live - old + new;
         self.peak_live = self.peak_live.max(self.live);
     }
 
-    /// Returns the row of the table. Frees all blocks and trims the pool, to measure what stays reserved.
+    /// Frees all blocks and trims the pool, to measure what stays reserved; returns the row of the table.
     pub fn finish(mut self, trace: &str, source: SourceKind, events: u64, clock: &Clock) -> Result<PoolRow, Failure> {
         let stats = self.pool.stats();
-        // All fences are open at this time.
+        // At this time all fences have passed, so that all freed memory can be trimmed.
         self.now.set(u64::MAX);
         for slot in self.blocks.iter_mut().filter(|slot| slot.bytes > 0) {
             slot.bytes = 0;

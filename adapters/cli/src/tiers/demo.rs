@@ -29,13 +29,13 @@ const BUFFERS: usize = 24;
 /// Bytes of memory, and of each GPU, that the manager may use: four buffers.
 const MEMORY: u64 = 4 * BUFFER;
 
-/// The most bytes of files: all buffers, a durable version of some, and the store's own data.
+/// The most bytes that files may take: all buffers, a durable version of some, and the store's own data.
 const DISK: u64 = 384 << 20;
 
-/// Reads and writes after the first round.
+/// Number of reads, writes and syncs of random buffers, after each buffer was written once.
 const ACCESSES: u64 = 240;
 
-/// Every fourth buffer is named and synced.
+/// How often a buffer is named: every fourth one. Only named buffers are synced.
 const NAMED: usize = 4;
 
 /// The report. The field names are the JSON keys.
@@ -67,7 +67,7 @@ pub struct DemoConfig<'a> {
 /// The demo while it runs.
 struct Demo {
     manager: Manager,
-    /// Whether a GPU has memory of its own, which is a tier then.
+    /// Whether a GPU has memory of its own, so that the manager has a GPU tier.
     on_device: bool,
     buffers: Vec<Buffer>,
     /// For each buffer the seed of the bytes written last.
@@ -139,7 +139,7 @@ impl Demo {
         Ok(Self { manager, on_device, buffers, seeds: vec![0; BUFFERS], synced: vec![None; BUFFERS], checked: 0, bar })
     }
 
-    /// Writes all buffers, then reads, writes and syncs at random, then checks all.
+    /// Writes all buffers, then reads, writes and syncs random ones, then checks all.
     fn access_buffers(&mut self) -> Result<Result<(), Failure>, Error> {
         for i in 0..BUFFERS {
             self.write(i, i as u64 + 1)?;
@@ -227,13 +227,13 @@ impl Demo {
         ));
     }
 
-    /// Bytes that the files take.
+    /// Bytes that the manager's files take on the disk.
     fn disk_bytes(&self) -> u64 {
         self.manager.tiers().iter().filter_map(|tier| tier.files.map(|files| files.disk)).sum()
     }
 }
 
-/// Opens the synced buffers with a new manager, and compares every byte; returns how many it found.
+/// Opens the synced buffers with a new manager, and compares every byte; returns how many buffers it found.
 fn check_after_restart(
     path: &Path,
     config: &DemoConfig<'_>,
@@ -256,7 +256,7 @@ fn check_after_restart(
     Ok(Ok(found))
 }
 
-/// The error for a buffer with a wrong byte.
+/// The error for buffer `i` unless every byte of it was right.
 fn verdict(right: bool, i: usize) -> Result<(), Failure> {
     let wrong =
         || Failure::Measure(format!("buffer {i} has a wrong byte: this is a fault of terrace, please report it"));
@@ -269,7 +269,7 @@ fn pattern(seed: u64) -> Vec<u8> {
 }
 
 impl DemoReport {
-    /// Size and names of the GPUs, for the text.
+    /// Bytes used on the GPUs and their names, for the text; empty without GPUs.
     fn on_devices(&self) -> String {
         match self.device_bytes {
             0 => String::new(),

@@ -40,7 +40,7 @@ pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<Mem
     Ok(figures)
 }
 
-/// Records a reason for each disk that could be measured and was not.
+/// Records a reason for each disk that could be measured, but was not.
 fn explain_rest(machine: &mut Machine, why: impl Fn(&DetectedDisk) -> String) {
     let open = machine.disks.iter_mut().filter(|disk| disk.class.tier.is_some() && disk.measured.is_none());
     for disk in open.filter(|disk| disk.not_measured.is_none()) {
@@ -49,7 +49,8 @@ fn explain_rest(machine: &mut Machine, why: impl Fn(&DetectedDisk) -> String) {
     }
 }
 
-/// Measures in a directory that the user named, or fails. A disk that is no tier is not measured.
+/// Measures the disk of a directory that the user named, or fails. Skips a disk that is no tier, or is measured
+/// already.
 fn measure_named(named: &NamedDirectory, machine: &mut Machine) -> Result<(), Failure> {
     let (disk, real) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
     if disk.class.tier.is_none() || disk.measured.is_some() {
@@ -63,13 +64,13 @@ fn measure_named(named: &NamedDirectory, machine: &mut Machine) -> Result<(), Fa
     Ok(())
 }
 
-/// Measures in a directory that the user did not name, if it is on a listed disk that is not measured yet.
+/// Measures the disk of a directory that the user did not name, if the disk is a listed one that is not measured yet.
 fn measure_unnamed(directory: &Path, machine: &mut Machine) {
     let listed = machine.disks.len();
     let Ok((disk, real)) = machine.disk_of(directory) else { return };
     if disk.class.tier.is_some() && disk.measured.is_none() && disk.not_measured.is_none() {
         match measure_disk(disk, &real) {
-            // This user cannot write here, but perhaps in the next directory of the disk.
+            // This user cannot write to this directory, but perhaps to the next one on the same disk.
             Err(MeasureError::Directory(_)) => {}
             Err(MeasureError::Disk(why) | MeasureError::Skipped(why)) => {
                 disk.record(Err(format!("not measured: {why}")))
@@ -80,7 +81,7 @@ fn measure_unnamed(directory: &Path, machine: &mut Machine) {
     machine.disks.truncate(listed);
 }
 
-/// Why a disk has no figures; the texts say so.
+/// Why a disk could not be measured, as a text for the user.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is measured there"))]
 enum MeasureError {
     /// The directory accepts no file.
@@ -91,7 +92,7 @@ enum MeasureError {
     Skipped(String),
 }
 
-/// Measures a disk in a directory, with a progress bar.
+/// Measures a disk by a file in a directory, with a progress bar.
 #[cfg(target_os = "linux")]
 fn measure_disk(disk: &DetectedDisk, directory: &Path) -> Result<DiskFigures, MeasureError> {
     use terrace_tiers::detect::measure::{DiskMeasureError, Phase, disk as measure};

@@ -57,9 +57,10 @@ fn text(report: &TiersReport) -> String {
     text
 }
 
-/// Writes a line if programs waited at least 1 % of the last minute.
+/// Writes a line for the machine, and one for this control group, if programs waited for `name` at least 1 % of the
+/// last minute.
 fn pressure(name: &str, machine: Option<PressureStall>, group: Option<PressureStall>, text: &mut String) {
-    // The root group is the whole machine: the same share is not printed twice.
+    // The root control group is the whole machine: do not print the same share twice.
     let shown = |pressure: PressureStall| pressure.some.avg60_percent.round();
     let group = group.filter(|&group| machine.is_none_or(|machine| shown(machine) != shown(group)));
     for (programs, pressure) in [("programs", machine), ("programs of this control group", group)] {

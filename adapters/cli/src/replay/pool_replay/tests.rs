@@ -8,8 +8,8 @@ use std::fmt::Write;
 use terrace::engine::{AllocError, Cause, Stats};
 use terrace::recording::Reader;
 
-/// Allocates at rising addresses and reuses none: the cheapest pool possible. Refuses sizes above `limit`, resizes in place if
-/// `in_place`, and counts calls.
+/// An allocator that allocates at rising addresses and reuses none: the cheapest pool possible. Refuses sizes above
+/// `limit`, resizes in place if `in_place`, and counts calls.
 #[derive(Debug, Default)]
 struct Bump {
     next: u64,
@@ -131,7 +131,8 @@ fn many_chunks_on_the_bump_pool() {
     }
     let row = replay(endless, &lines, 0);
     assert_eq!((row.events, row.failed, row.reserved_after_trim), (799_900, 0, 0));
-    // Freed after the next allocation: 101 blocks at once, the largest sum is over sizes 27 to 127 in a ring of 64.
+    // Each block is freed after the 100 allocations that follow it, so 101 blocks are live at once: the peak is the
+    // largest sum of 101 consecutive sizes.
     let sizes = |last: u64| (last - 100..=last).map(|id| 64 + id % 64).sum::<u64>();
     assert_eq!(row.peak_live_bytes, (100..400_000).map(sizes).max().unwrap());
     println!("the loop costs {} ns an event (p50 {}, p99 {})", row.ns_mean, row.ns_p50, row.ns_p99);
