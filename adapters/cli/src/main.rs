@@ -1,7 +1,7 @@
 //! The `terrace` command.
 //!
-//! Promises upward: results on standard output; progress and errors on standard error, one line an error. Exit
-//! codes: 0 done (also when the reader of standard output closed it), 1 a write failed, a device cannot be used or an
+//! Promises upward: results on standard output; progress and errors on standard error, one line per error. Exit codes:
+//! 0 done (also when the reader of standard output closed it), 1 a write failed, a device cannot be used or an
 //! allocator is faulty, 2 bad input or usage. After bad input the command writes no results.
 //! Asks from below: `terrace` for recordings and devices, the table of pools.
 #![deny(unsafe_code)]

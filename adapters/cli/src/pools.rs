@@ -1,7 +1,7 @@
 //! The allocators that traces can be replayed on, by name.
 //!
 //! Promises upward: one table; a new allocator needs a function and a line.
-//! Asks from below: allocators, simulated sources, a fence that opens some events later.
+//! Asks from below: allocators, simulated sources, a simulated fence that passes some events later.
 
 use clap::ValueEnum;
 use std::cell::Cell;

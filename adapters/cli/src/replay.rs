@@ -22,13 +22,14 @@ use quanta::Clock;
 use std::path::{Path, PathBuf};
 use terrace::recording::{LIVE_MAX, Partial};
 
-/// For how many live blocks the first attempt has room: half as many as a default arena has records, since free ranges
-/// take records too.
+/// The number of live blocks that the first attempt has room for: half as many as a default arena has records, since
+/// free ranges take records too.
 const BLOCKS: usize = 1 << 17;
-/// For how many live blocks there is room if a trace cannot be read twice (a pipe): 2^19, whose records take 200 MiB in
-/// each arena.
+/// The number of live blocks that there is room for if a trace cannot be read twice (a pipe): 2^19, whose records take
+/// 200 MiB in each arena.
 const BLOCKS_ONCE: usize = 1 << 19;
-/// By what each further attempt multiplies this room: at most 3 more attempts lead from 2^17 to [`LIVE_MAX`].
+/// The factor by which each further attempt has more room: at most 3 further attempts lead from 2^17 live blocks to
+/// [`LIVE_MAX`].
 const MORE: usize = 4;
 
 /// Replays every trace on every pool, then draws the pictures and writes the results.

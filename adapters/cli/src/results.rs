@@ -28,14 +28,14 @@ pub struct TraceResult {
     pub failures: Vec<String>,
 }
 
-/// One pool on one trace. The field names are the JSON keys.
+/// The results of one pool on one trace. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolRow {
     /// Name of the trace.
     pub trace: String,
     /// Name of the pool.
     pub pool: &'static str,
-    /// `growing` or `segments`.
+    /// The kind of memory source: `growing` or `segments`.
     pub source: &'static str,
     /// Number of events replayed: those of blocks below `--min-size` are left out.
     pub events: u64,

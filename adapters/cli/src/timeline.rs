@@ -20,7 +20,7 @@ pub struct Point {
 #[derive(Clone, Debug)]
 pub struct Timeline {
     points: Vec<Point>,
-    /// Number of events for which a point stands.
+    /// Number of events that each point stands for.
     stride: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Number of events for which a point stands so far.
+    /// Number of events that each point stands for, so far.
     pub fn stride(&self) -> usize {
         self.stride
     }

@@ -73,7 +73,7 @@ pub struct Directory {
     process: Process,
 }
 
-/// Sends each completion of the engine to the task that waits for the response to that request.
+/// Sends each completion of the engine, as a response, to the task that waits for it.
 struct ResponseRouter {
     waiting: Mutex<slab::Slab<ResponseSender>>,
     tasks: Executor,

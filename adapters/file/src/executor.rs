@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a spawned task runs to its end, whether or not a handle waits for it, unless it is cancelled; its handle gets
 //! its result or its panic; a task that becomes ready is polled soon, by a thread in [`Executor::run`].
-//! Asks from below: a [`Driver`] that has [`Executor::run`] called after [`Driver::wake`].
+//! Asks from below: a [`Driver`] that arranges a call of [`Executor::run`] after [`Driver::wake`].
 //!
 //! Invariants: while `ready` is not empty, `run_expected` is true: a thread is in [`Executor::run`], or a driver was woken.
 //! `LOCAL` of a thread holds tasks only during [`Executor::block_on`]; the thread polls them before it blocks.
@@ -229,7 +229,8 @@ impl Executor {
             return block_on(begin(), || false);
         };
         LOCAL_FOR.set(self.id());
-        // A guard: it is dropped also when the future panics.
+        // A guard that hands the tasks kept on this thread over to other threads; it is dropped also when the future
+        // panics.
         let _leave = (owner == 0).then(|| StopHelping { tasks: self, driver: &*driver });
         while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
     }

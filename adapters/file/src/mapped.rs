@@ -42,9 +42,9 @@ impl MappedFile {
     /// Takes a few system calls and no I/O, whatever the file's size; an empty file is an empty slice.
     ///
     /// # Errors
-    /// [`FileFaultReason::Denied`] for a file that may change; [`FileFaultReason::Unsupported`] for one that is not regular (a
-    /// directory, a pipe, a device) or whose file system cannot map; [`FileFaultReason::Full`] for more bytes than there are
-    /// addresses; the system's.
+    /// [`FileFaultReason::Denied`] for a file that may change; [`FileFaultReason::Unsupported`] for one that is not
+    /// regular (a directory, a pipe, a device) or whose file system cannot map; [`FileFaultReason::Full`] for more
+    /// bytes than there are addresses; otherwise the error of the failed system call.
     pub fn open(path: &Path) -> Result<Self, FileFault> {
         Self::with(path, |options, file| {
             let refused = |error: MapIfSafeError| match error.not_safe() {
@@ -105,7 +105,7 @@ impl MappedFile {
     /// Advises the system how a range will be accessed: a hint that changes no byte.
     ///
     /// # Errors
-    /// [`FileFaultReason::UnexpectedEnd`] for a range beyond the end; the system's.
+    /// [`FileFaultReason::UnexpectedEnd`] for a range beyond the end of the file; the error of `madvise`.
     pub fn advise(&self, range: Range<usize>, usage: AccessPattern) -> Result<(), FileFault> {
         if self.map.get(range.clone()).is_none() {
             let (file, offset) = (self.name.clone(), range.start as u64);

@@ -1,6 +1,7 @@
 //! The interface of an I/O engine: requests on slab files, and their completions.
 //!
-//! Promises upward: the engine owns a request's frame from [`Engine::submit`] to its [`Completion`]; each request has one.
+//! Promises upward: the engine owns a request's frame from [`Engine::submit`] to its [`Completion`]; each request
+//! completes exactly once.
 
 use crate::executor::Driver;
 use crate::fault::FileFault;
@@ -103,7 +104,7 @@ pub trait CompletionHandler: Send + Sync + 'static {
 /// As a [`Driver`] it calls [`CompletionHandler::run_deferred`] on its threads, and may let other threads perform
 /// requests.
 pub trait Engine: Driver {
-    /// Submits requests; each has one completion.
+    /// Submits requests; each completes exactly once.
     fn submit(&self, requests: Vec<IoRequest>);
 
     /// The name of the engine, for display.

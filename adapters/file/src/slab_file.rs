@@ -127,8 +127,8 @@ impl SlabFile {
 
     fn with((at, short): (BorrowedFd<'_>, &Path), path: &Path, bytes: u64, how: OFlags) -> Result<Self, FileFault> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
-        // Some file systems refuse `O_DIRECT`, others accept it and refuse the I/O later: the latter shows in `statx`
-        // below, if anywhere.
+        // Some file systems refuse the flag `O_DIRECT`; others accept it and refuse the I/O later, which `statx` below
+        // may tell in advance.
         let open = |flags| retry_on_intr(|| rustix::fs::openat(at, short, flags, Mode::RUSR | Mode::WUSR));
         let opened = open(flags | OFlags::DIRECT);
         let (descriptor, mut direct) = match opened {

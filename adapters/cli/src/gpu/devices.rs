@@ -25,7 +25,7 @@ pub fn find_cuda_devices() -> (Vec<CudaDevice>, Option<String>) {
         let device = format!("cuda:{ordinal}");
         match Device::cuda(ordinal) {
             Ok(opened) => devices.push(CudaDevice { device, opened: Ok(opened) }),
-            // The number is one past that of the last device.
+            // All devices are found: this number is one past that of the last.
             Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
             Err(error) => {
                 // Only these errors concern one device; all others, such as a missing driver, concern all of them.

@@ -46,7 +46,7 @@ pub struct BenchReport {
     pub access: Vec<AccessTime>,
     /// Times of the steps of a training, without and with a warm-up.
     pub warm_up: Vec<WarmUpTimes>,
-    /// When it was measured, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub unix_seconds: u64,
     /// A row for each scenario on each subject: an allocator, or a model of one.
     pub rows: Vec<ScenarioRow>,
@@ -61,7 +61,7 @@ pub struct ScenarioRow {
     pub subject: &'static str,
     /// Whether the subject is a model, which runs without a device.
     pub model: bool,
-    /// By what all sizes of the scenario were divided, so that it fits into the device.
+    /// The number by which all sizes of the scenario were divided, so that it fits into the device.
     pub divided_by: u64,
     /// Number of steps of the scenario: allocations and frees.
     pub operations: u64,

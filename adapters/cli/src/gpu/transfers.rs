@@ -39,7 +39,7 @@ pub fn measure_copies(device: &Device, quick: bool) -> Result<Vec<CopyRates>, De
     let bytes = if quick { BYTES / 8 } else { BYTES };
     let (stream, engine) = (device.stream()?, TransferEngine::new(device)?);
     let remote = DeviceBuffer::<u8>::zeroed(device, &stream, bytes)?;
-    // Fill the memory before, so that page faults are not measured as copying.
+    // Fill the memory in advance, so that page faults are not measured as part of copying.
     let ordinary = vec![1u8; bytes];
     let mut copies = Vec::new();
     let remote = match PinnedBuffer::<u8>::new(device, &stream, bytes) {

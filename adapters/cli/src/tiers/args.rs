@@ -31,13 +31,13 @@ wrong byte or an error; 2 bad input or usage.";
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct TiersArgs {
-    /// Measure the disk of this directory too; with =nvme, =ssd or =hdd it is that, whatever is found.
+    /// Measure the disk of this directory too; =nvme, =ssd or =hdd sets its tier, whatever is found.
     #[arg(long = "directory", value_name = "DIR[=TIER]", value_parser = NamedDirectory::parse)]
     pub directories: Vec<NamedDirectory>,
     /// Measure nothing, write nothing.
     #[arg(long)]
     pub no_measure: bool,
-    /// Show it: far more data than memory moves between tiers, and every byte is checked.
+    /// Run a demo: far more data than memory moves between tiers, and every byte is checked.
     #[arg(long, conflicts_with = "no_measure")]
     pub demo: bool,
     /// Print JSON in place of the table.
@@ -52,12 +52,12 @@ pub struct TiersArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDirectory {
     pub path: PathBuf,
-    /// The tier that the user declared it to be.
+    /// The tier that the user declared the directory to be, if any.
     pub declared: Option<TierKind>,
 }
 
 impl NamedDirectory {
-    /// Parses `DIR` or `DIR=ssd`. If a directory has the whole text as its name, that is meant.
+    /// Parses `DIR` or `DIR=ssd`. If the whole text is an existing path, it is taken as that path.
     fn parse(text: &str) -> Result<Self, String> {
         let whole = Self { path: text.into(), declared: None };
         match text.rsplit_once('=') {

@@ -59,7 +59,7 @@ struct DemoReport {
 /// Directory and devices of the demo.
 pub struct DemoConfig<'a> {
     pub directory: &'a Path,
-    /// The tier that the user declared the directory to be.
+    /// The tier that the user declared the directory to be, if any.
     pub declared: Option<TierKind>,
     pub devices: Vec<Device>,
 }

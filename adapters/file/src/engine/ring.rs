@@ -354,8 +354,8 @@ impl Engine for UringEngine {
         self.shared.put(|queue| queue.requests.extend(sound));
         if !refused.is_empty() {
             refused.into_iter().for_each(|request| self.sink.completed(request.reject()));
-            // Have the ring's thread run the tasks that this made ready: the submitting thread may not be one that runs
-            // tasks.
+            // Have the ring's thread run the tasks that these completions made ready: the submitting thread may not be
+            // one that runs tasks.
             self.wake();
         }
     }

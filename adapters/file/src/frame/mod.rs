@@ -65,7 +65,7 @@ unsafe impl Sync for FramePoolShared {}
 
 /// Allocates `count` slots (records of the arena) in a mapping of their own, whose untouched pages take no memory.
 fn slots(count: u64) -> std::io::Result<SlotBytes<MmapMut>> {
-    // The arena indexes slots with 30 bits.
+    // The arena indexes slots with 30 bits, so that more are of no use.
     let bytes = SlotBytes::<MmapMut>::bytes(count.min(1 << 30) as usize);
     Ok(SlotBytes::new(MmapMut::map_anon(bytes)?))
 }
@@ -119,7 +119,7 @@ impl FramePool {
     /// Creates a pool of `bytes` bytes of memory under `space` bytes of addresses. `slots`: the number of records for
     /// small blocks, and for all other blocks.
     fn build(bytes: u64, space: u64, page: u64, slots: [u64; 2]) -> std::io::Result<Self> {
-        // The arena numbers granules with 32 bits.
+        // The arena numbers granules with 32 bits, so that a large address space needs larger granules.
         let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
         let settings = ArenaSettings {
             granule,
@@ -227,7 +227,7 @@ impl FramePool {
         self.shared.is_own().map_or(0, |()| self.shared.arena().reserved() as usize)
     }
 
-    /// Returns the memory of pages that hold no frame to the system; returns its bytes.
+    /// Gives the memory of pages that hold no frame back to the system; returns the number of bytes.
     pub fn trim(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().trim() as usize)
     }
@@ -317,7 +317,7 @@ impl Drop for Frame {
         }
         // `free` fails only for a block that is not allocated.
         let _ = self.shared.arena().free(self.block, Owner(0));
-        // Wake all waiters: the freed room may suffice for several of them, or only for the last.
+        // Wake all waiters: the freed room may suffice for several of them, or for only one that is not the first.
         self.shared.returned.notify();
     }
 }

@@ -80,7 +80,7 @@ pub(super) struct BlockHeader {
     pub sequence: u64,
     /// How many blocks at the start of the log were durable when this block was written.
     pub acked: u64,
-    /// Whether the block is the last of its group.
+    /// Whether the block is the last of its group of blocks, which recovery applies whole or not at all.
     pub last: bool,
 }
 

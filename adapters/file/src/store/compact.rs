@@ -92,7 +92,7 @@ impl StoreShared {
         self.sweep(log).await;
     }
 
-    /// Moves the durable pieces out of retired slabs; on failure, opens the slabs for allocation again.
+    /// Moves the durable pieces out of slabs that are closed for allocation; on failure, opens the slabs again.
     async fn evacuate(&self, log: &mut Log, slabs: &BTreeSet<u32>) -> Result<(), StoreError> {
         let moved = self.evacuate_all(log, slabs).await;
         if moved.is_err() {

@@ -24,7 +24,7 @@ pub(super) struct Extent {
 /// What an extent still needs to survive a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Nothing.
+    /// The extent is durable, and needs nothing.
     Durable,
     /// A sync of the slab with this number and, if the flag is set, of the directory.
     NeedsSync(u32, bool),

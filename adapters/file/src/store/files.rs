@@ -1,6 +1,7 @@
 //! Files of a store: created, synced, removed.
 //!
-//! Promises upward: the bytes of a file count until it is removed; once the log or the superblock is gone, no file is removed.
+//! Promises upward: the bytes of a file count against the cap until it is removed; once the log or the superblock is
+//! gone, no file is removed.
 
 use super::error::StoreError;
 use super::log::Log;
@@ -23,7 +24,8 @@ impl StoreShared {
         synced.map(drop).map_err(Into::into)
     }
 
-    /// Creates a file. If that fails, removes what may exist of the file, or counts its bytes until it can be removed.
+    /// Creates a file. If that fails, removes what may exist of the file, or counts its bytes against the cap until it
+    /// can be removed.
     pub(super) async fn create(&self, file: StoreFile, bytes: u64) -> Result<(), StoreError> {
         let Err(fault) = submit(&*self.disk, DiskRequest::Create { file, bytes }).await.result else { return Ok(()) };
         // Remove nothing if a file of that name existed before, as it is not ours, or if creation was denied, as no

@@ -29,7 +29,7 @@ const MAX_NUMBER_GAP: u32 = 1 << 30;
 /// logs (up to 2^40 bytes each) and slabs (2^32 each) cannot overflow a `u64`.
 const MAX_FILE_BYTES: u64 = u64::MAX - (1 << 48);
 
-/// The store's files on the disk, by kind: numbers, and sizes in bytes.
+/// The store's files on the disk, by kind, with their numbers and their sizes in bytes.
 struct StoreFiles {
     superblock: Option<u64>,
     slabs: Vec<(u32, u64)>,

@@ -24,8 +24,8 @@ pub struct Piece {
 enum Location {
     /// The extent that holds the bytes.
     Held(Arc<Extent>),
-    /// The log names a range that cannot be read: its slab is missing, or (`there`) is too short, or another piece
-    /// overlaps.
+    /// The log names a range that cannot be read: its slab is missing, or exists (`there`) and is too short, or another
+    /// piece overlaps.
     Lost { space: Arc<Space>, slab: u32, page: u32, there: bool },
 }
 

@@ -19,7 +19,7 @@ pub(super) struct LogContents {
     pub objects: BTreeMap<u64, Box<[u8]>>,
     /// Entries by object and part: a map for each object would take several times the memory.
     pub parts: BTreeMap<(u64, u32), PieceEntry>,
-    /// Bytes of a snapshot of these contents, where each object counts [`OBJECT_BYTES`] and its meta data.
+    /// Bytes of a snapshot of these contents, in which each object counts as [`OBJECT_BYTES`] plus its meta data.
     pub bytes: u64,
     /// Whether the log's first group of blocks is whole; if not, the log has no contents.
     pub complete: bool,
@@ -67,14 +67,15 @@ struct LogReader<'a> {
     single: Option<Frame>,
 }
 
-/// How many times the limit for the records of all objects the records of one group may take: one copy of a log has no
-/// room for more.
+/// The limit for the records of one group, as a multiple of the limit for the records of all objects: one copy of a log
+/// has no room for more.
 const GROUP_FACTOR: u64 = 2;
 
-/// Bytes that an object counts besides its meta data when recovery bounds its memory, though its record has only 11. In
-/// memory it takes 91 (a node of 544 bytes has room for 11 objects and holds 7 in practice, plus 13 of the nodes
-/// above), and in the next log 11 to 22: together less than [`SPACE_AMPLIFICATION`] * 15 = 120. The store's files take
-/// as much for an object, because every 2998 bytes of records have a block of 4096: 8 * 11 * 4096 / 2998.
+/// How many bytes recovery counts for an object besides its meta data, to bound the memory that it uses; the object's
+/// record has only 11. In memory an object takes 91 bytes (a node of 544 bytes has room for 11 objects and holds 7 in
+/// practice, plus 13 of the nodes above), and in the next log 11 to 22: together less than [`SPACE_AMPLIFICATION`] * 15
+/// = 120. The store's files take as much for an object, because every 2998 bytes of records have a block of 4096: 8 *
+/// 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 
 /// Number of blocks that are read at once into `LogReader::chunk`.

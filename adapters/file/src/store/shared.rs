@@ -25,8 +25,8 @@ pub(super) struct StoreShared {
     pub largest: usize,
     pub options: StoreOptions,
     pub space: Arc<Space>,
-    /// Locked while a slab is created, and while the files count more bytes than they soon will, because some are being
-    /// removed. Lock order: `log`, then `growing`.
+    /// Locked while a slab is created, and while files are removed whose bytes still count against the cap. Lock order:
+    /// `log`, then `growing`.
     pub growing: async_lock::Mutex<()>,
     pub map: Mutex<ObjectMap>,
     /// Locked by the writer of the log. `None` until the store is open.

@@ -68,7 +68,7 @@ pub(super) struct SlabArea {
     pub name_durable: bool,
     /// Number of completed writes to the slab: `synced <= written`.
     pub written: u64,
-    /// Number of these writes, from the first on, that a sync has covered: they survive a power cut.
+    /// Number of completed writes to the slab, from the first on, that a sync has covered: they survive a power cut.
     pub synced: u64,
 }
 

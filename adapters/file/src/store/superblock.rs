@@ -43,7 +43,7 @@ const CRC: std::ops::Range<usize> = 12..16;
 /// How often an invalid page is read: the disk may misread once.
 const TRIES: usize = 2;
 
-/// A lower bound of what is durable: so many blocks of a log.
+/// A lower bound of what is durable: a log, and how many of its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DurableBound {
     /// The generation of the log that holds everything durable; 0 before there is one.
@@ -58,7 +58,7 @@ pub(super) struct DurableBound {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Superblock {
     pub identity: Identity,
-    /// The bound that was read or written last.
+    /// The bound that was last read from the superblock, or written to it.
     pub bound: DurableBound,
     /// Number of floor pages written so far, including writes reported as failed.
     count: u64,
@@ -136,15 +136,15 @@ pub(super) async fn read(disk: &dyn Disk, frame: &mut Option<Frame>) -> Result<O
     Ok(Some(Superblock { bound: latest_bound(&pages), ..next_slot(&pages, identity) }))
 }
 
-/// The bound of the page with the greatest count; of several such pages, the highest bound.
+/// The bound of the page that was written last, which has the greatest count; of several such pages, the highest bound.
 fn latest_bound(pages: &[Option<SuperblockPage>; PAGES]) -> DurableBound {
     // seeded: superblock_latest: (page.count, page.bound.generation, page.bound.durable) => (0, page.bound.generation, page.bound.durable)
     let latest = |page: &&SuperblockPage| (page.count, page.bound.generation, page.bound.durable);
     pages.iter().flatten().max_by_key(latest).map(|page| page.bound).unwrap_or_default()
 }
 
-/// The superblock with the floor page to write next: the later one, whose sync may not have ended, or one that is not
-/// valid.
+/// A superblock whose next floor page to write is the later of the two, whose sync may not have ended, or one that is
+/// not valid.
 fn next_slot(pages: &[Option<SuperblockPage>; PAGES], identity: Identity) -> Superblock {
     let count = |slot: usize| pages[slot].map(|page| page.count);
     let slot = match (count(0), count(1)) {

@@ -36,7 +36,7 @@ fn a_ring_is_closed_with_nothing_armed() {
     assert_eq!(ring_thread.outstanding(), 1, "it waits for the event");
     drop(ring_thread);
     assert_eq!(LEFT.take(), [0]);
-    // The same when the engine is closed and `run` returns.
+    // Next, close a ring as its engine's thread does: by the return of `run`, once the engine is closing.
     shared.queue().closing = true;
     RingThread::new(4, shared, Arc::<Recorder>::default()).expect("another").run();
     assert_eq!(LEFT.take(), [0]);
