@@ -1,7 +1,7 @@
 //! Output of all commands: files, standard output and error, JSON, numbers for people.
 //!
-//! Promises upward: a file is complete or absent; text reaches standard output completely, or there is an error; control
-//! characters in text from outside are escaped.
+//! Promises upward: a file is complete or absent; text reaches standard output completely, or the command fails;
+//! control characters in text from outside are escaped.
 //! Asks from below: partial files.
 
 use crate::failure::Failure;

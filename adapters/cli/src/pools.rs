@@ -1,6 +1,6 @@
 //! The allocators that traces can be replayed on, by name.
 //!
-//! Promises upward: one table; a new allocator needs a function and a line.
+//! Promises upward: one table lists all allocators; a new one needs a function, and a line of that table.
 //! Asks from below: allocators, simulated sources, a simulated fence that passes some events later.
 
 use clap::ValueEnum;

@@ -1,7 +1,7 @@
 //! The error of a call on a file.
 //!
-//! Promises upward: each error names the call, the file, the offset and the system's code, and has a [`FileFaultReason`], on
-//! which alone decisions depend, such as to retry.
+//! Promises upward: each error names the call, the file, the offset and the system's code, and has a
+//! [`FileFaultReason`], by which alone callers decide, for example whether to retry.
 
 use std::fmt;
 use std::io;

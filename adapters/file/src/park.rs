@@ -1,7 +1,7 @@
 //! Blocks threads on futures, and wakes them.
 //!
-//! Promises upward: a thread in [`block_on`] is woken after its future may have become ready; the wakes that a thread causes
-//! during its [`WakeBatch`] happen when the batch is dropped.
+//! Promises upward: a thread in [`block_on`] is woken after its future may have become ready; the wakes that a thread
+//! causes during its [`WakeBatch`] take effect when the batch is dropped.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

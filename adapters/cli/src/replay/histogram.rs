@@ -1,7 +1,7 @@
 //! A histogram of events' latencies that costs little to record.
 //!
-//! Promises upward: a short latency is recorded by one addition in memory that stays in cache. Long ones go to a histogram of
-//! three digits; the longest is exact.
+//! Promises upward: a short latency is recorded by one addition in memory that stays in cache. Long ones go to a
+//! histogram of three significant digits; the longest is kept exactly.
 //! Asks from below: ticks of a monotonic clock.
 
 use hdrhistogram::{CreationError, Histogram};

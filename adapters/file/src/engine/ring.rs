@@ -5,10 +5,10 @@
 //!                 └── an eventfd wakes the thread, only while it sleeps
 //! ```
 //!
-//! Promises upward: as [`Engine`]; a sink may submit, which costs no wake-up; no more entries are in flight than the ring has
-//! room for; the thread sleeps in the kernel while nothing is in flight, and has ended once the engine is dropped; when the ring
-//! is closed, the kernel has no entry of it left, or the memory that entries name is leaked; when the kernel refuses calls for
-//! the ring, every request completes with that error.
+//! Promises upward: what [`Engine`] requires; the sink may submit requests at no cost of a wake-up; no more entries are
+//! in flight than the ring has room for; the thread sleeps in the kernel while nothing is in flight, and has ended once
+//! the engine is dropped; when the ring is closed, the kernel has no entry of it left, or the memory that such entries
+//! name is leaked; when the kernel refuses calls for the ring, every request completes with that error.
 //! Asks from below: a kernel that has io_uring and lets this user use it; otherwise [`UringEngine::new`] fails.
 //!
 //! One thread both submits and waits, because the kernel completes a request in the context of the thread that submitted it:

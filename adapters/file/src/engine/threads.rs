@@ -1,6 +1,7 @@
 //! An engine over a pool of threads, each in one blocking call at a time: for systems without io_uring.
 //!
-//! Promises upward: as [`Engine`]; threads sleep while no request is queued, and have ended once the engine is dropped.
+//! Promises upward: what [`Engine`] requires; threads sleep while no request is queued, and have ended once the engine
+//! is dropped.
 
 use crate::executor::{Driver, is_driving, while_driving};
 use crate::request::{Completion, CompletionHandler, Engine, IoRequest, Op};

@@ -1,7 +1,7 @@
 //! A pool of memory for I/O and for buffers, reused because the first touches of fresh memory cost more than the I/O.
 //!
-//! Promises upward: the bytes of a [`Frame`] are its holder's alone; frames and the free memory between them never exceed the
-//! pool's size; a frame that is returned keeps its pages until they are needed at another address.
+//! Promises upward: the bytes of a [`Frame`] belong to its holder alone; frames and the free memory between them never
+//! exceed the pool's size; the pages of a returned frame stay until their memory is needed at another address.
 //! Asks from below: the pages of one mapping, which the core's arena allocates from.
 
 mod pages;

@@ -7,8 +7,9 @@
 //!
 //! Promises upward: decoding rejects a block that is torn, or is of another store, another log or another place.
 //!
-//! A block's sequence is its index in the file. Blocks form groups, each ended by [`GROUP_END`]: recovery applies a group whole
-//! or not at all. After a restart no log is appended to, so a torn tail never mixes with later blocks.
+//! A block's sequence is its index in a copy of the log. Blocks form groups, each ended by [`GROUP_END`]: recovery
+//! applies a group whole or not at all. After a restart the store appends to no earlier log, so a torn tail never mixes
+//! with later blocks.
 
 use super::error::StoreError;
 use super::record::{ByteReader, ByteWriter, LogRecord, MAX_RECORD_BYTES};

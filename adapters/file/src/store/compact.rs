@@ -1,4 +1,4 @@
-//! Compaction: empty slabs are removed, the pieces of sparse ones moved elsewhere.
+//! Compaction: removes empty slabs, and moves the pieces of sparse slabs to other slabs.
 //!
 //! Promises upward: a piece is durable in its new extent before the old one is freed; a store over its cap shrinks below it, or
 //! the error tells the cap that it needs.

@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - a `sealed` log is never written again: the blocks from `next` on are unknown
-//! - once a log of a later generation is written, no earlier log is: recovery takes the latest complete one
+//! - once a log of a later generation is written, no earlier log is written any more: recovery takes the latest
+//!   complete one
 //! - the changes of a group that failed after a write may have happened stay `in_doubt` until a later generation is durable:
 //!   a power cut may bring them back, so their pieces keep their extents (the pieces that they replace keep theirs in the map)
 //! - the next log has `next_blocks` blocks, twice what a snapshot needs; the space reserves them before a group is written that

@@ -1,7 +1,8 @@
 //! Space for pieces: slabs, and the allocated extents in them.
 //!
-//! Promises upward: extents never overlap; slabs and logs together never exceed the cap; an extent is freed when its last holder
-//! drops it, so that no write lands where a read is in flight; the space knows which writes a sync has covered.
+//! Promises upward: extents never overlap; slabs and logs together never exceed the cap; an extent is freed when its
+//! last holder drops it, so that no write goes where a read is in flight; the space knows which writes a sync has
+//! covered.
 //! Asks from below: the core's range allocator, one for each slab.
 
 use super::error::StoreError;

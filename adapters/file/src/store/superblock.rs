@@ -5,8 +5,9 @@
 //! page     magic 8 | version 4 | crc 4 | identity 16 | count 8 | generation 4 | 0 4 | blocks 8 | durable 8 | 0
 //! ```
 //!
-//! A log alone cannot show that its end was cut off or a later log deleted; the superblock can. The store writes a floor when the
-//! first group of a log is durable, before it relies on the log, and marks after each floor and each later group.
+//! A log alone cannot show that its end was cut off or a later log deleted; the superblock can. Its pages hold copies
+//! of the bound: two synced ones (floors) and two that are not synced (marks). The store writes a floor when the first
+//! group of a log is durable, before it relies on the log, and the marks after each floor and each later group.
 //!
 //! Promises upward: a store whose logs hold less than was once durable is [`StoreError::Damaged`], never an older state; one
 //! bad page loses nothing.
@@ -16,7 +17,7 @@
 //! - floors are written alternately, each synced before the other is written: after any power cut one of them is sound
 //! - marks are not synced: each states what was durable before its write, and a lost mark only states less
 //! - each floor has a count of its own, even one whose write was reported as failed: the page with the greater count holds
-//! - floors lie 56 KiB apart, so that a misdirected write hits one of them
+//! - 56 KiB lie between the floors, so that a misdirected write hits one of them only
 //! - the file is durable before the store creates any other file
 
 use super::block::{BLOCK, Identity, VERSION, check_format, checksum};

@@ -1,4 +1,4 @@
-//! A ring that is closed, and one that the kernel refuses.
+//! Tests of closing a ring, and of a ring for which the kernel refuses calls.
 
 use super::*;
 use std::cell::RefCell;
