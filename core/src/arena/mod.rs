@@ -218,8 +218,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if block.address & (request.align - 1) == 0 {
             return Some(block);
         }
-        // The block is misaligned for this request: it goes back into the cache entry that it has just left.
-        let _ = self.cache.put(request.owner, size, block);
+        // The block is misaligned for this request: it goes back into the cache or, if the caps are lower than what was
+        // cached, to the range.
+        if self.cache.put(request.owner, size, block).is_err() {
+            self.free_uncached(block, request.owner);
+        }
         None
     }
 

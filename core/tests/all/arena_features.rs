@@ -767,6 +767,19 @@ fn a_request_that_fails_halfway_keeps_no_pages() {
 }
 
 #[test]
+fn a_cached_block_that_a_lower_cap_refuses_is_free() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    // The second block lies 512 bytes behind a multiple of 1024.
+    let [first, second] = [(); 2].map(|()| get(&mut world, 512, 0));
+    put(&mut world, second, 0);
+    world.cache_mut().set_cap(0);
+    let aligned = world.allocate(Request::new(512).align(1024)).expect("there is room");
+    world.check().expect("no block is lost");
+    [first, aligned].into_iter().for_each(|block| put(&mut world, block, 0));
+    finish(&mut world);
+}
+
+#[test]
 fn cached_blocks_give_their_slots_up_before_a_request_fails() {
     let mut world = lent(false, 1 << 20, SETTINGS, 8);
     let blocks: Vec<Block> = (0..6).map(|_| get(&mut world, 64, 0)).collect();
