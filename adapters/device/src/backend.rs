@@ -1,11 +1,11 @@
-//! What is asked of a device: memory, pages, streams, events, copies.
+//! The driver interface that a device needs: memory, pages, streams, events, copies.
 //!
-//! Promises upward: everything above is written against this trait alone; a backend from elsewhere passes the same suite
-//! (`terrace_tests::device`).
-//! Asks from below: each call is one call of a driver, or a few; it never panics; a refused call changes nothing.
+//! Promises upward: all other code is written against the trait [`Backend`] alone; a backend from another crate
+//! passes the same tests (`terrace_tests::device`).
+//! Asks from below: each method makes one driver call, or a few; it never panics; a refused call changes nothing.
 //!
-//! A backend is a type parameter inside, so that no call that allocates goes through a table; users see
-//! [`Device`](crate::Device), which hides it.
+//! The pool takes its backend as a type parameter, so that no allocation goes through a vtable; users see
+//! [`Device`](crate::Device), which hides the backend.
 
 use crate::capability::{Description, Memory};
 use crate::fault::{Fault, FaultReason};
@@ -18,259 +18,261 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 
 /// A device and the driver that works it.
 ///
-/// Every call may come from any thread. Addresses are the device's (unified with the host's where it has
-/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). Where a default is given, it refuses: leave the capability
-/// unset then.
+/// Every method may be called from any thread. Addresses are the device's (one address space with the host's under
+/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). Capabilities of methods that refuse by default must stay
+/// unset.
 ///
-/// Calls that take addresses are `unsafe`: the caller names memory that the backend gave, whole, within its bounds, and used
-/// by no work in flight unless the call is ordered after that work. So are calls that take handles, all of which must be live
-/// ([`RawStream`] says what that is).
+/// Methods that take addresses are `unsafe`: the caller must pass ranges inside memory that this backend allocated,
+/// and no work in flight may use them unless the call is ordered after that work. Methods that take handles are
+/// `unsafe` too: all handles must be live ([`RawStream`] defines it).
 ///
 /// # Safety
-/// Buffers turn a backend's answers into slices, and safe programs read and write through them. So the trait itself is
-/// `unsafe`, and an implementation promises:
+/// Buffers make slices of the memory that a backend returns, and safe programs read and write through them. So the
+/// trait itself is `unsafe`, and an implementation promises:
 ///
-/// - **Memory.** A region that [`take`](Backend::take) gives has the bytes asked for, starts at a multiple of 256, and
-///   overlaps no other memory of the process or of the device until [`give_back`](Backend::give_back) took it back. So has a
-///   space that [`reserve`](Backend::reserve) gives, and so do the bytes behind a mapped page.
-/// - **The host's side.** Where [`PINNED`](crate::Capabilities::PINNED) is set, a region of [`MemoryKind::Pinned`] is memory that the
-///   host may read and write at that address, its provenance exposed; where [`MANAGED`](crate::Capabilities::MANAGED) is set,
-///   so is one of [`MemoryKind::Managed`] while no work of the device is in flight, or at any time where
-///   [`CONCURRENT_MANAGED`](crate::Capabilities::CONCURRENT_MANAGED) is set.
-/// - **Accesses.** Work touches the ranges it was given, and no other; a stream's work is done in the order it was put there.
+/// - **Memory.** A region from [`take`](Backend::take) has the bytes asked for, starts at a multiple of 256, and
+///   overlaps no other memory of the process or of the device until [`give_back`](Backend::give_back) freed it. The
+///   same holds for address space from [`reserve`](Backend::reserve), and for the memory behind a mapped page.
+/// - **Host access.** Where [`PINNED`](crate::Capabilities::PINNED) is set, the host may read and write a region of
+///   [`MemoryKind::Pinned`] at its address, whose provenance is exposed. Where
+///   [`MANAGED`](crate::Capabilities::MANAGED) is set, the same holds for [`MemoryKind::Managed`] while no work of the
+///   device is in flight; where [`CONCURRENT_MANAGED`](crate::Capabilities::CONCURRENT_MANAGED) is set, at any time.
+/// - **Accesses.** Work touches only the ranges passed to its call; a stream does its work in the order of the calls.
 /// - **Answers about streams and events are true.** `Ok` from [`wait`](Backend::wait) and `Ok(true)` from
-///   [`query`](Backend::query) mean that everything on the stream before [`record`](Backend::record) is done, and will touch
-///   no memory any more; `Ok` from [`synchronize_stream`](Backend::synchronize_stream) and
-///   [`synchronize`](Backend::synchronize), and `Ok(true)` from [`is_idle`](Backend::is_idle), mean the same of everything on
-///   the stream or device. After `Ok` from [`order`](Backend::order), later work of the stream begins when that event has
-///   happened. An error means nothing of this: work may go on after it, also after one that says that the device is lost.
-/// - **Synchronous backends.** Where [`SYNCHRONOUS`](crate::Capabilities::SYNCHRONOUS) is set, a copy or fill that returned,
-///   `Ok` or not, touches no memory any more.
-/// - **Pinning.** After `Ok` from [`unregister`](Backend::unregister), the device does not reach that memory any more.
-/// - [`description`](Backend::description) always gives the same, and no call unwinds.
+///   [`query`](Backend::query) mean that all work put on the stream before [`record`](Backend::record) is done, and
+///   touches no memory any more; `Ok` from [`synchronize_stream`](Backend::synchronize_stream) and
+///   [`synchronize`](Backend::synchronize), and `Ok(true)` from [`is_idle`](Backend::is_idle), mean the same of all
+///   work on the stream or device. After `Ok` from [`order`](Backend::order), later work of the stream starts once the
+///   event has completed. An error proves nothing: work may go on after it, even after the error that the device is
+///   lost.
+/// - **Synchronous backends.** Where [`SYNCHRONOUS`](crate::Capabilities::SYNCHRONOUS) is set, a copy or fill touches
+///   no memory any more once its call has returned, `Ok` or not.
+/// - **Pinning.** After `Ok` from [`unregister`](Backend::unregister), the device does not access that memory any more.
+/// - [`description`](Backend::description) always returns the same value, and no method unwinds.
 pub unsafe trait Backend: Send + Sync + 'static {
-    /// What it is. Never changes.
+    /// Describes the device. Every call returns the same description.
     fn description(&self) -> &Description;
 
-    /// Memory as of now.
+    /// Free and total memory as of now.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn memory(&self) -> Result<Memory, Fault>;
 
-    /// A region of at least `bytes` bytes, whose address is a multiple of 256 at least.
+    /// Allocates a region of at least `bytes` bytes, whose address is a multiple of 256 at least.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault>;
 
-    /// Gives a region back.
+    /// Frees a region.
     ///
     /// # Errors
-    /// The driver's; the region is still out then.
+    /// The driver's error; the region is then still allocated.
     ///
     /// # Safety
-    /// `address` and `bytes` are what [`take`](Backend::take) gave and was asked, not given back yet, and no work uses it.
+    /// [`take`](Backend::take) returned `address` for `bytes` bytes; the region is not freed yet, and no work uses
+    /// it.
     unsafe fn give_back(&self, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault>;
 
-    /// Gives back to the system what the driver keeps of regions that came back: its pool.
+    /// Returns to the system the freed memory that the driver's own pool caches.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn trim(&self) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Reserves address space; nothing is behind it.
+    /// Reserves address space, with no memory mapped in it.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn reserve(&self, bytes: u64) -> Result<u64, Fault> {
         let _ = bytes;
         unsupported("reserve")
     }
 
-    /// Gives address space back.
+    /// Releases reserved address space.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// It was reserved here, with this many bytes, and nothing is mapped in it.
+    /// The range must have been reserved here, with this many bytes, and nothing may be mapped in it.
     unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let _ = (address, bytes);
         unsupported("unreserve")
     }
 
-    /// Takes one page of memory, mapped nowhere.
+    /// Allocates one page of physical memory, mapped nowhere.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn create_page(&self) -> Result<Page, Fault> {
         unsupported("create_page")
     }
 
-    /// Gives a page back. Its memory is free once it is mapped nowhere.
+    /// Releases a page. Its memory is freed once no address maps it.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The page is live, and no later call names it.
+    /// The page must be live; no later call may name it.
     unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
         let _ = page;
         unsupported("release_page")
     }
 
-    /// Maps a page at an address. A page may be mapped in two places while it moves.
+    /// Maps a page at an address. A page may be mapped at two addresses while it moves.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The address is a multiple of the page in space reserved here, and nothing is mapped there.
+    /// The address must be a multiple of the page size in space reserved here, and nothing may be mapped there.
     unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
         let _ = (address, page);
         unsupported("map")
     }
 
-    /// Lets this device and those in `peers` (by ordinal) use mapped pages.
+    /// Lets this device and those in `peers` (by ordinal) access mapped pages.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// All of the range is mapped.
+    /// The whole range must be mapped.
     unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
         let _ = (address, bytes, peers);
         unsupported("allow")
     }
 
-    /// Takes the pages under a range away. They live on.
+    /// Unmaps the pages of a range. The pages stay allocated.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// All of the range is mapped, and no work in flight uses it.
+    /// The whole range must be mapped, and no work in flight may use it.
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let _ = (address, bytes);
         unsupported("unmap")
     }
 
-    /// Makes a stream that does not wait for the default one.
+    /// Creates a stream that does not synchronise with the driver's default stream.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn create_stream(&self) -> Result<RawStream, Fault>;
 
-    /// Destroys a stream. Work in flight on it is still done.
+    /// Destroys a stream. Work in flight on it still completes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The stream is live, and no later call names it.
+    /// The stream must be live; no later call may name it.
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault>;
 
-    /// The driver's name for a stream, which it never uses twice; `None` where it has none.
+    /// A stream's id, which the driver never reuses; `None` where the driver has no such ids.
     ///
     /// # Errors
-    /// The driver's: of a stream that does not exist, [`FaultReason::BadHandle`].
+    /// The driver's error: [`FaultReason::BadHandle`] for a stream that does not exist.
     ///
     /// # Safety
-    /// The stream is live.
+    /// The stream must be live.
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
         let _ = stream;
         Ok(None)
     }
 
-    /// Whether everything put on a stream so far is done. The default does not know, and says no: an event is asked then.
+    /// Whether all work put on a stream is done. The default returns `false`: the caller then queries an event.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The stream is live.
+    /// The stream must be live.
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
         let _ = stream;
         Ok(false)
     }
 
-    /// Waits until everything on a stream is done.
+    /// Waits until all work on a stream is done.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The stream is live.
+    /// The stream must be live.
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault>;
 
-    /// Waits until everything on the device is done.
+    /// Waits until all work on the device is done.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn synchronize(&self) -> Result<(), Fault>;
 
-    /// Makes an event.
+    /// Creates an event.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn create_event(&self) -> Result<RawEvent, Fault>;
 
     /// Destroys an event.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The event is live, and no later call names it.
+    /// The event must be live; no later call may name it.
     unsafe fn destroy_event(&self, event: RawEvent) -> Result<(), Fault>;
 
-    /// Lets the event happen when everything put on the stream so far is done.
+    /// Records an event: it completes when all work put on the stream so far is done.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// Both are live.
+    /// The event and the stream must be live.
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault>;
 
-    /// Whether a recorded event has happened.
+    /// Whether a recorded event has completed.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The event is live.
+    /// The event must be live.
     unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault>;
 
-    /// Waits until a recorded event has happened.
+    /// Waits until a recorded event has completed.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The event is live.
+    /// The event must be live.
     unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault>;
 
-    /// Lets what is put on the stream from now on begin after a recorded event. Does not wait itself.
+    /// Makes later work of the stream start after a recorded event has completed. The calling thread does not wait.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// Both are live.
+    /// The event and the stream must be live.
     unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault>;
 
-    /// Whether a graph is captured on a stream: it cannot wait for what is not in the graph, and asking it to would spoil the
-    /// capture. The default knows of no captures.
+    /// Whether a graph is being captured on a stream. A stream under capture cannot wait for work outside the graph;
+    /// making it wait would invalidate the capture. The default returns `false`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The stream is live.
+    /// The stream must be live.
     unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool, Fault> {
         let _ = stream;
         Ok(false)
@@ -279,20 +281,20 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// Copies within the device, or between device and host where addresses are unified, in stream order.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// Both ranges lie in live memory, do not overlap, and stay alive until the stream is done; host memory is pinned, or
-    /// the caller waits for the stream before it touches it.
+    /// Both ranges must lie in live memory, must not overlap, and must stay allocated until the stream is done; host
+    /// memory must be pinned, or the caller must wait for the stream before touching it.
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault>;
 
-    /// Copies many ranges in stream order, with as few calls of the driver as it has for that. The default is a call for each.
+    /// Copies many ranges in stream order, with as few driver calls as possible; by default one for each range.
     ///
     /// # Errors
-    /// The driver's: some of the copies may have been put on the stream then.
+    /// The driver's error; some of the copies may have been put on the stream.
     ///
     /// # Safety
-    /// As for [`copy`](Backend::copy), for each; no target overlaps another range.
+    /// As for [`copy`](Backend::copy), for each range; no target may overlap another range.
     unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
         copies.iter().try_for_each(|&CopyRange { to, from, bytes }| {
             // SAFETY: the caller's promise.
@@ -300,19 +302,19 @@ pub unsafe trait Backend: Send + Sync + 'static {
         })
     }
 
-    /// The calling thread works for this device alone, until it ends: what every call would do around itself, such as making
-    /// a context current, may be done now, once.
+    /// Binds the calling thread to this device until the thread ends: setup that each call would do, such as making a
+    /// context current, may be done here once.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn attach(&self) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Copies from a device of the same backend to this one.
+    /// Copies to this device from another of the same backend, whose ordinal is `of`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
     /// As for [`copy`](Backend::copy).
@@ -321,76 +323,76 @@ pub unsafe trait Backend: Send + Sync + 'static {
         unsupported("copy_peer")
     }
 
-    /// Sets bytes to a value, in stream order.
+    /// Sets each byte of a range to a value, in stream order.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
     /// As for [`copy`](Backend::copy).
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault>;
 
-    /// Prefetches managed memory to the side that uses it next, in stream order.
+    /// Prefetches managed memory to the processor (device or CPU) that uses it next, in stream order.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The range lies in a live managed region, which stays alive until the stream is done.
+    /// The range must lie in a live managed region, which must stay allocated until the stream is done.
     unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
         let _ = (address, bytes, to, stream);
         unsupported("prefetch")
     }
 
-    /// Says how managed memory will be used, from now on.
+    /// Advises the driver how managed memory will be used from now on.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
-    /// The range lies in a live managed region.
+    /// The range must lie in a live managed region.
     unsafe fn advise(&self, address: u64, bytes: u64, advice: Advice) -> Result<(), Fault> {
         let _ = (address, bytes, advice);
         unsupported("advise")
     }
 
-    /// Pins memory of the process where it is, so that the device reaches it by the same address.
+    /// Pins memory of the process in place, so that the device can access it at the same address.
     ///
     /// # Errors
-    /// The driver's: also for memory that is registered already.
+    /// The driver's error, also for memory that is registered already.
     ///
     /// # Safety
-    /// The range is memory of the process, and stays so until it is unregistered.
+    /// The range must be memory of the process, and must stay so until it is unregistered.
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let _ = (address, bytes);
         unsupported("register")
     }
 
-    /// Ends that, by the address that was registered.
+    /// Unpins the memory that [`register`](Backend::register) pinned at this address.
     ///
     /// # Errors
-    /// The driver's; the memory is still pinned then.
+    /// The driver's error; the memory is then still pinned.
     ///
     /// # Safety
-    /// It was registered here, and no work in flight uses it.
+    /// The memory must have been registered here, and no work in flight may use it.
     unsafe fn unregister(&self, address: u64) -> Result<(), Fault> {
         let _ = address;
         unsupported("unregister")
     }
 
-    /// Whether this device can use the memory of another of the same backend.
+    /// Whether this device can access the memory of another device of the same backend.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn can_reach(&self, ordinal: u32) -> Result<bool, Fault> {
         let _ = ordinal;
         Ok(false)
     }
 
-    /// Lets this device use the memory of another of the same backend. Doing it twice is no error.
+    /// Lets this device access the memory of another device of the same backend. Repeating the call is no error.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn reach(&self, ordinal: u32) -> Result<(), Fault> {
         let _ = ordinal;
         unsupported("reach")

@@ -95,7 +95,7 @@ impl DeviceBlock {
     /// before both are done, as for [`DeviceBlock::used_on`].
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; the driver's.
+    /// [`DeviceError::OtherDevice`]; the driver's error.
     pub fn lend(&self, to: &Stream) -> Result<(), DeviceError> {
         self.used_on(to)?;
         let (home, other) = (&self.home, to.core());
@@ -142,7 +142,7 @@ impl DeviceBlock {
     /// Copies bytes from the host, on the block's stream, and waits for it.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's: then the block's bytes are undefined.
+    /// [`DeviceError::OutOfBounds`]; the driver's error: then the block's bytes are undefined.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.write_shared(offset, bytes)
     }
@@ -157,7 +157,7 @@ impl DeviceBlock {
     /// Copies bytes to the host, after everything put on the block's stream so far.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's: then `bytes` are undefined.
+    /// [`DeviceError::OutOfBounds`]; the driver's error: then `bytes` are undefined.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let from = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
@@ -167,7 +167,7 @@ impl DeviceBlock {
     /// Sets bytes to a value, on the block's stream.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's.
+    /// [`DeviceError::OutOfBounds`]; the driver's error.
     pub fn fill(&mut self, offset: u64, bytes: u64, value: u8) -> Result<(), DeviceError> {
         self.fill_shared(offset, bytes, value)
     }
@@ -193,7 +193,7 @@ impl DeviceBlock {
     /// from now on. Returns the path that the bytes took.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the drivers'.
+    /// [`DeviceError::OutOfBounds`]; the drivers' errors.
     pub fn copy_from(&mut self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<Path, DeviceError> {
         self.copy_shared(offset, from, at, bytes)
     }

@@ -78,7 +78,7 @@ impl Device {
     /// Makes a stream.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn stream(&self) -> Result<Stream, DeviceError> {
         self.service.open_stream().map(Stream::new)
     }
@@ -86,7 +86,7 @@ impl Device {
     /// The stream of a handle that another library made. Asked twice for the same, it gives the same.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
     /// The handle is a live stream of this device, and stays one until every clone of the result and every block and transfer
@@ -101,7 +101,7 @@ impl Device {
     /// `keeper` is dropped when no stream or block here knows the handle any more.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     ///
     /// # Safety
     /// The handle is a live stream of this device, and stays one until `keeper` is dropped.
@@ -256,7 +256,7 @@ impl Device {
     /// to `rest` then; where the driver refuses, it stays pinned, and `rest` is not called.
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; that the device cannot; the driver's. The memory is as it was.
+    /// [`DeviceError::OtherDevice`]; that the device cannot; the driver's error. The memory is as it was.
     ///
     /// # Safety
     /// The range is memory of this process, and stays so until `rest` has it, or the taker of the block's release has
@@ -285,7 +285,7 @@ impl Device {
     /// Memory of the device as of now. On devices that share the host's, what the system calls available.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn memory(&self) -> Result<Memory, DeviceError> {
         self.service.memory()
     }

@@ -52,7 +52,7 @@ impl BlockRef<'_> {
     /// As [`DeviceBlock::lend`].
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; the driver's.
+    /// [`DeviceError::OtherDevice`]; the driver's error.
     pub fn lend(&self, to: &Stream) -> Result<(), DeviceError> {
         self.0.lend(to)
     }

@@ -57,7 +57,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// `len` elements of zeros.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::new`]; the driver's.
+    /// As [`DeviceBuffer::new`]; the driver's error.
     pub fn zeroed(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let mut buffer = Self::new(device, stream, len)?;
         buffer.as_slice_mut().fill(T::zeroed())?;
@@ -67,7 +67,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The elements of a slice.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::new`]; the driver's.
+    /// As [`DeviceBuffer::new`]; the driver's error.
     pub fn from_slice(device: &Device, stream: &Stream, elements: &[T]) -> Result<Self, DeviceError> {
         let mut buffer = Self::new(device, stream, elements.len())?;
         buffer.as_slice_mut().write(elements)?;
@@ -144,7 +144,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// A copy of all elements, after everything put on the stream so far.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
         self.as_slice().to_vec()
     }
@@ -154,7 +154,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Returns the path that the bytes took.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for another length; the drivers'.
+    /// [`DeviceError::OutOfBounds`] for another length; the drivers' errors.
     pub fn copy_from(&mut self, from: &Self) -> Result<Path, DeviceError> {
         self.as_slice_mut().copy_from(&from.as_slice())
     }

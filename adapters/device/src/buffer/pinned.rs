@@ -62,7 +62,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// Copies all elements to a buffer, on the buffer's stream; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's error. The elements are lost then.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
         to.copy_host(&self.block, self.len, true)?;
         Ok(InFlight::new(self, to.block().stream_core()))
@@ -71,7 +71,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// Copies as many elements from a buffer, on the buffer's stream; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's. The elements are lost then.
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's error. The elements are lost then.
     pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
         from.copy_host(&self.block, self.len, false)?;
         Ok(InFlight::new(self, from.block().stream_core()))

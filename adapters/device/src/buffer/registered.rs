@@ -75,7 +75,7 @@ impl<T: Pod> RegisteredBuffer<T> {
     /// Pins the elements of a `Vec`.
     ///
     /// # Errors
-    /// That the device cannot; the driver's: also for memory that is registered already; [`DeviceError::BadRequest`] for
+    /// That the device cannot; the driver's error: also for memory that is registered already; [`DeviceError::BadRequest`] for
     /// none; [`DeviceError::OtherDevice`].
     pub fn new(device: &Device, stream: &Stream, elements: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
         let bytes = match bytes_of::<T>(elements.len()) {
@@ -115,7 +115,7 @@ impl<T: Pod> RegisteredBuffer<T> {
     /// Copies all elements to a buffer, on the buffer's stream; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; [`DeviceError::OtherDevice`]; the driver's. Where the driver
+    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; [`DeviceError::OtherDevice`]; the driver's error. Where the driver
     /// refused and cannot say that it did not begin, it is [`InFlight::wait`] that tells.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T, Self>, Refused<Self>> {
         self.copy(to, true)

@@ -74,7 +74,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// Copies its elements to the host, after everything put on the stream so far.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for another length; the driver's.
+    /// [`DeviceError::OutOfBounds`] for another length; the driver's error.
     pub fn read(&self, elements: &mut [T]) -> Result<(), DeviceError> {
         within::<T>(self.block, self.from, self.len, ..elements.len())?;
         self.block.read(offset::<T>(self.from), bytemuck::cast_slice_mut(elements))
@@ -83,7 +83,7 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// A copy of its elements.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
         let mut elements = vec![T::zeroed(); self.len];
         self.read(&mut elements)?;
@@ -149,7 +149,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Copies elements from the host to the first of its own, and waits.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for too many; the driver's.
+    /// [`DeviceError::OutOfBounds`] for too many; the driver's error.
     pub fn write(&mut self, elements: &[T]) -> Result<(), DeviceError> {
         within::<T>(self.block, self.from, self.len, ..elements.len())?;
         self.block.write_shared(offset::<T>(self.from), bytemuck::cast_slice(elements))
@@ -160,7 +160,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// One fill when all bytes of the value are equal; else copies that double in size.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn fill(&mut self, value: T) -> Result<(), DeviceError> {
         let pattern = bytemuck::bytes_of(&value);
         let (start, bytes) = (offset::<T>(self.from), offset::<T>(self.len));
@@ -181,7 +181,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// Copies as many elements from another buffer's, also of another device. Says how it went.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for another length; the drivers'.
+    /// [`DeviceError::OutOfBounds`] for another length; the drivers' errors.
     pub fn copy_from(&mut self, from: &DeviceSlice<'_, T>) -> Result<Path, DeviceError> {
         within::<T>(from.block, from.from, from.len, ..self.len)?;
         within::<T>(self.block, self.from, self.len, ..from.len)?;

@@ -104,7 +104,7 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// move whole.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's.
+    /// [`DeviceError::OutOfBounds`]; the driver's error.
     pub fn prefetch_to_device(&self, range: impl RangeBounds<usize>) -> Result<Hint, DeviceError> {
         self.prefetch(range, PrefetchTarget::Device)
     }
@@ -140,7 +140,7 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// ```
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's.
+    /// [`DeviceError::OutOfBounds`]; the driver's error.
     pub fn advise(&mut self, range: impl RangeBounds<usize>, advice: Advice) -> Result<Hint, DeviceError> {
         let (offset, bytes) = self.part(range)?;
         let hint = self.block.advise(offset, bytes, advice)?;

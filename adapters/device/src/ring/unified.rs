@@ -71,7 +71,7 @@ impl UnifiedRing {
     /// does. Caller must put no work on such a device while the lease lives.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn lease(&mut self) -> Result<RingLease<'_>, DeviceError> {
         self.memory.block().host_turn()?;
         Ok(RingLease { ring: self })

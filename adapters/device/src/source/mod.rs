@@ -151,7 +151,7 @@ impl<B: Backend> DeviceSource<B> {
     /// Lets another device use this memory, now and later.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub(crate) fn share(&mut self, ordinal: u32) -> Result<(), Fault> {
         match self {
             Self::Pages(source) => source.share(ordinal),

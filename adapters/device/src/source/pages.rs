@@ -39,7 +39,7 @@ impl<B: Backend> MappedPages<B> {
     /// Maps a page and gives it back, to see that the driver opens it to all devices that are to use it.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub(crate) fn try_one(&mut self) -> Result<(), Fault> {
         let (page, usage) = (self.page, self.usage);
         let tried = self.reserve(page).and_then(|space| {

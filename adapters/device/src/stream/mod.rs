@@ -254,7 +254,7 @@ impl Stream {
     /// Makes this stream wait for what was put on `other` so far. The caller does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; the driver's.
+    /// [`DeviceError::OtherDevice`]; the driver's error.
     pub fn wait_for(&self, other: &Self) -> Result<(), DeviceError> {
         let service = &self.core().service;
         service.check_stream(other.core())?;

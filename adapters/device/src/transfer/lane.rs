@@ -77,7 +77,7 @@ const FOLLOWED: usize = 1024;
 
 impl Lane {
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub(super) fn new(shared: Arc<EngineShared>) -> Result<Self, DeviceError> {
         let service = Arc::clone(&shared.service);
         let told = |fault| service.error(fault);
