@@ -19,8 +19,8 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 /// A device and the driver that works it.
 ///
 /// Every method may be called from any thread. Addresses are the device's (one address space with the host's under
-/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). Capabilities of methods that refuse by default must stay
-/// unset.
+/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). A backend that keeps a default which refuses must leave
+/// the method's capability unset.
 ///
 /// Methods that take addresses are `unsafe`: the caller must pass ranges inside memory that this backend allocated,
 /// and no work in flight may use them unless the call is ordered after that work. Methods that take handles are

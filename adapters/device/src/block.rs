@@ -1,9 +1,9 @@
-//! Blocks: memory of a device that goes back when dropped, behind its fence.
+//! Blocks: device memory that is freed on drop, and reused once the streams that used it are done.
 //!
-//! Promises upward: a block is used on its home stream without more ado, on others after [`DeviceBlock::used_on`] (or the
-//! copies here, which say so themselves); dropping it never waits, never panics, and never lets its memory be used again
-//! before the streams that were named are done with it.
-//! Asks from below: its stream's cache, and the pool behind it.
+//! Promises upward: a block may be used on its home stream at any time, on another stream after
+//! [`DeviceBlock::used_on`] (the copies here order or record the streams themselves); dropping a block never waits,
+//! never panics, and its memory is not reused before the recorded streams are done with it.
+//! Asks from below: the cache of the home stream, and the pool behind that cache.
 
 use crate::backend::RawStream;
 use crate::capability::Capabilities;
@@ -15,23 +15,23 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 use terrace_core::Block;
 
-/// Live memory of a device. Dropping it gives it back.
+/// Live memory of a device. Dropping the block frees it.
 pub struct DeviceBlock {
     block: Block,
-    /// Taken out when the block is dropped, and never looked at after that.
+    /// Moved out when the block is dropped, and never accessed after that.
     home: ManuallyDrop<Arc<StreamCore>>,
-    /// Likewise. Empty for a block of the arena that only its own stream uses.
+    /// Moved out on drop, as `home`. Empty for a block of the pool's arena that only its home stream uses.
     extra: ManuallyDrop<OnceLock<Box<BlockExtra>>>,
 }
 
 impl DeviceBlock {
-    /// A block of the arena.
+    /// Wraps a block of the pool's arena.
     #[inline]
     pub(crate) fn new(block: Block, home: Arc<StreamCore>) -> Self {
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()) }
     }
 
-    /// A block from elsewhere.
+    /// Wraps a block from anywhere else: `extra` says where it came from.
     pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
         let extra = OnceLock::from(Box::new(extra));
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
@@ -41,41 +41,42 @@ impl DeviceBlock {
         self.extra.get().map_or(BlockOrigin::Pool, |extra| extra.place)
     }
 
-    /// The address, in the device's space. It does not change.
+    /// The block's address, in the device's address space. It never changes.
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.address
     }
 
-    /// Bytes it holds: at least what was asked.
+    /// Size in bytes: at least the size that was requested.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.block.bytes
     }
 
-    /// As errors name it.
+    /// Address and size, by which errors name the block.
     pub fn id(&self) -> BlockId {
         BlockId { address: self.block.address, bytes: self.block.bytes }
     }
 
-    /// Whether it is pinned host memory, given because the device had none left.
+    /// Whether the block is pinned host memory, allocated because the device was full.
     pub fn is_fallback(&self) -> bool {
         self.place() == BlockOrigin::Host(HostMemory::Fallback)
     }
 
-    /// Whether it is pinned host memory, for whatever reason.
+    /// Whether the block is pinned host memory, as a fallback or on request.
     fn on_host(&self) -> bool {
         matches!(self.place(), BlockOrigin::Host(HostMemory::Fallback | HostMemory::Pinned))
     }
 
-    /// Whether it was wrapped, not allocated.
+    /// Whether the block wraps memory that the pool did not allocate.
     pub fn is_foreign(&self) -> bool {
         self.place() == BlockOrigin::Foreign
     }
 
     /// Records that work on another stream uses the block.
     ///
-    /// After the drop, the memory is not reused before that stream has done everything put on it until the drop.
+    /// After the block is dropped, its memory is not reused before that stream has done all work put on it until the
+    /// drop.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`].
@@ -89,10 +90,10 @@ impl DeviceBlock {
         Ok(())
     }
 
-    /// Makes another stream wait for the block's own, and records that it uses the block.
+    /// Makes stream `to` wait for the block's home stream, and records that `to` uses the block.
     ///
-    /// What is put on `to` from now on begins after everything put on the block's stream so far; the memory is not reused
-    /// before both are done, as for [`DeviceBlock::used_on`].
+    /// Later work of `to` starts after all work put on the home stream so far; the memory is not reused before both
+    /// streams are done with it, as for [`DeviceBlock::used_on`].
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; the driver's error.
@@ -102,9 +103,9 @@ impl DeviceBlock {
         if home.owner == other.owner { Ok(()) } else { home.service.order(other.raw, home.raw) }
     }
 
-    /// Ends a loan: makes the block's own stream wait for the other.
+    /// Ends a [`lend`](Self::lend): makes the block's home stream wait for stream `from`.
     ///
-    /// What is put on the block's stream from now on begins after everything put on `from` so far.
+    /// Later work of the home stream starts after all work put on `from` so far.
     ///
     /// # Errors
     /// As for [`DeviceBlock::lend`].
@@ -114,14 +115,14 @@ impl DeviceBlock {
         if home.owner == other.owner { Ok(()) } else { home.service.order(home.raw, other.raw) }
     }
 
-    /// Refuses to wait for a stream on which a graph is captured: the capture would be lost.
+    /// Fails while a graph is captured on the home stream: waiting for that stream would invalidate the capture.
     pub(crate) fn not_captured(&self) -> Result<(), DeviceError> {
         let rule =
             "bytes are read and written by waiting, which a captured stream may not; copy on the device, or later";
         if self.home.route() == NO_ROUTE { Ok(()) } else { Err(DeviceError::Capture(rule)) }
     }
 
-    /// Remembers that a stream uses the block.
+    /// Adds a stream to those that use the block.
     fn note(&self, stream: &Arc<StreamCore>) {
         let mut uses = self.extra.get_or_init(|| Box::new(BlockExtra::new(BlockOrigin::Pool))).uses.lock();
         if uses.iter().all(|other| other.owner != stream.owner) {
@@ -129,7 +130,7 @@ impl DeviceBlock {
         }
     }
 
-    /// The range as addresses, when it is inside.
+    /// The address at which a range of the block starts; fails if the range leaves the block.
     fn within(&self, offset: u64, bytes: u64) -> Result<u64, DeviceError> {
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes());
         if inside {
@@ -139,10 +140,10 @@ impl DeviceBlock {
         }
     }
 
-    /// Copies bytes from the host, on the block's stream, and waits for it.
+    /// Copies bytes from the host to the block, on the block's stream, and waits for the copy.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's error: then the block's bytes are undefined.
+    /// [`DeviceError::OutOfBounds`]; the driver's error, after which the bytes in the range are undefined.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.write_shared(offset, bytes)
     }
@@ -154,17 +155,17 @@ impl DeviceBlock {
         self.home.service.copy_host(HostSlice::Read(bytes), to, self.home.raw)
     }
 
-    /// Copies bytes to the host, after everything put on the block's stream so far.
+    /// Copies bytes of the block to the host, after all work put on the block's stream so far, and waits for the copy.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`]; the driver's error: then `bytes` are undefined.
+    /// [`DeviceError::OutOfBounds`]; the driver's error, after which `bytes` are undefined.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
         let from = self.within(offset, bytes.len() as u64)?;
         self.not_captured()?;
         self.home.service.copy_host(HostSlice::Write(bytes), from, self.home.raw)
     }
 
-    /// Sets bytes to a value, on the block's stream.
+    /// Sets each byte of a range to a value, on the block's stream; does not wait.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's error.
@@ -178,7 +179,7 @@ impl DeviceBlock {
         self.home.service.fill(at, value, bytes, self.home.raw)
     }
 
-    /// Copies between two ranges of the block that do not overlap. Caller must have exclusive access to both.
+    /// Copies between two ranges of the block that must not overlap. Caller must have exclusive access to both.
     pub(crate) fn copy_within(&self, to: u64, from: u64, bytes: u64) -> Result<(), DeviceError> {
         let (target, source) = (self.within(to, bytes)?, self.within(from, bytes)?);
         if to.abs_diff(from) < bytes {
@@ -187,10 +188,10 @@ impl DeviceBlock {
         self.home.service.copy(target, source, bytes, self.home.raw)
     }
 
-    /// Copies from another block, also of another device, in the order of both streams.
+    /// Copies a range of another block, of this or another device, in the order of both blocks' streams.
     ///
-    /// The copy runs on this block's stream, after everything put on the other's so far and before what is put on that
-    /// from now on. Returns the path that the bytes took.
+    /// The copy runs on this block's stream, after all work put on the other block's stream so far and before later
+    /// work there. Returns the path that the bytes took.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the drivers' errors.
@@ -210,15 +211,16 @@ impl DeviceBlock {
             home.service.order(home.raw, other.raw)?;
             let copied = home.service.copy(to, source, bytes, home.raw);
             let ordered = copied.and_then(|()| home.service.order(other.raw, home.raw));
-            // The copy may be on its way, and the other stream knows nothing of it: its memory waits for this stream too.
+            // The copy may be in flight, and the source's stream does not wait for it: record that this stream uses the
+            // source.
             return ordered.inspect_err(|_| from.note(home)).map(|()| Path::Local);
         }
-        // A driver copies between devices' own memory; the host's has no device.
+        // A peer copy goes between two devices' own memory: pinned host memory belongs to no device.
         let direct = !self.on_host()
             && !from.on_host()
             && home.service.description().backend == other.service.description().backend
             && home.service.can_reach(other.service.description().ordinal);
-        // Streams of two devices have no common order here: what was put on the other is waited for.
+        // No event orders streams of two devices: the calling thread waits for the source's stream.
         other.service.synchronize_stream(other.raw)?;
         if direct {
             home.service.copy_peer(to, source, other.service.description().ordinal, bytes, home.raw)?;
@@ -227,9 +229,10 @@ impl DeviceBlock {
         self.copy_staged(offset, from, at, bytes).map(|()| Path::Staged)
     }
 
-    /// By way of the host, a piece at a time.
+    /// Copies through host memory, one piece at a time.
     fn copy_staged(&self, offset: u64, from: &Self, at: u64, bytes: u64) -> Result<(), DeviceError> {
-        /// Bytes of a piece: large enough that a transfer's own cost (10 microseconds) is a few percent of it at 25 GB/s.
+        /// Bytes per piece: large enough that a copy's fixed cost (10 microseconds) is a few percent of its time at 25
+        /// GB/s.
         const PIECE: u64 = 4 << 20;
         let mut stage = vec![0; bytes.min(PIECE) as usize];
         for start in (0..bytes).step_by(PIECE as usize) {
@@ -240,8 +243,8 @@ impl DeviceBlock {
         Ok(())
     }
 
-    /// Copies to this block from pinned memory, or the other way, on this block's stream; does not wait. The pinned block
-    /// waits for that stream when it is dropped.
+    /// Copies between this block and a pinned one, on this block's stream; does not wait. Once dropped, the pinned
+    /// block's memory is not reused before that stream is done.
     pub(crate) fn copy_pinned(&self, pinned: &Self, bytes: u64, to_device: bool) -> Result<(), DeviceError> {
         let (here, there) = (self.within(0, bytes)?, pinned.within(0, bytes)?);
         let home = &self.home;
@@ -257,8 +260,8 @@ impl DeviceBlock {
         home.service.copy(to, from, bytes, home.raw)
     }
 
-    /// Waits until the host may touch managed memory: for the block's stream and those that were named, or for the whole
-    /// device where both may not touch managed memory at once.
+    /// Waits until the host may access the block's managed memory: for all streams recorded as its users, or for the
+    /// whole device where host and device must not access managed memory at the same time.
     pub(crate) fn host_turn(&self) -> Result<(), DeviceError> {
         let service = &self.home.service;
         if !service.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED) {
@@ -267,31 +270,31 @@ impl DeviceBlock {
         self.finish()
     }
 
-    /// Prefetches a range of managed memory to the side that uses it next, on the block's stream.
+    /// Prefetches a range of managed memory to the processor that uses it next, on the block's stream.
     pub(crate) fn prefetch(&self, offset: u64, bytes: u64, to: PrefetchTarget) -> Result<Hint, DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.prefetch(at, bytes, to, self.home.raw)
     }
 
-    /// Says how a part of managed memory will be used.
+    /// Advises the driver how a range of managed memory will be used.
     pub(crate) fn advise(&self, offset: u64, bytes: u64, advice: Advice) -> Result<Hint, DeviceError> {
         let at = self.within(offset, bytes)?;
         self.home.service.advise(at, bytes, advice)
     }
 
-    /// Takes the release callback of wrapped memory out: the caller releases the memory instead.
+    /// Removes the release callback of wrapped memory, and returns it: the caller must release the memory instead.
     pub(crate) fn take_release(&mut self) -> Option<Release> {
         self.extra.get_mut()?.release.take()
     }
 
-    /// Waits for the streams besides its own that were noted.
+    /// Waits for the recorded streams other than the home stream.
     pub(crate) fn others_done(&self) -> Result<(), DeviceError> {
         self.home.at_home()?;
         let noted = || self.extra.get().map_or(Vec::new(), |extra| extra.uses.lock().clone());
         noted().iter().try_for_each(|stream| stream.service.synchronize_stream(stream.raw))
     }
 
-    /// Waits for every stream that may use it.
+    /// Waits for every stream that may use the block.
     pub(crate) fn finish(&self) -> Result<(), DeviceError> {
         self.others_done()?;
         self.home.service.synchronize_stream(self.home.raw)
@@ -302,30 +305,30 @@ impl DeviceBlock {
         Arc::clone(&self.home)
     }
 
-    /// What stands behind its device.
+    /// The pool of the block's device.
     pub(crate) fn service(&self) -> &dyn Service {
         &*self.home.service
     }
 
-    /// The name of its device.
+    /// The name of the block's device.
     pub(crate) fn device_name(&self) -> &str {
         &self.home.service.description().name
     }
 
-    /// The raw stream it belongs to.
+    /// The raw handle of the block's home stream.
     pub fn raw_stream(&self) -> RawStream {
         self.home.raw
     }
 }
 
-/// How bytes got from one block to another.
+/// The path of a copy from one block to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
     /// Within the device.
     Local,
-    /// From device to device.
+    /// Directly from one device to another.
     Peer,
-    /// By way of the host.
+    /// Through host memory.
     Staged,
 }
 
@@ -333,7 +336,7 @@ impl Drop for DeviceBlock {
     #[inline]
     fn drop(&mut self) {
         if self.home.forked() {
-            // In a child nothing of the driver works, and a lock may be held by a thread that is not here.
+            // In a forked child the driver does not work, and a lock may be held by a thread that only the parent has.
             return;
         }
         // SAFETY: taken once: here, when the block is dropped.
@@ -349,7 +352,7 @@ impl Drop for DeviceBlock {
     }
 }
 
-/// To the pool, when the stream's cache cannot have it.
+/// Gives a block to the pool, when the cache of its stream does not keep it.
 #[cold]
 fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<BlockExtra>>) {
     let extra = extra.into_inner().map(|extra| *extra);

@@ -1,7 +1,7 @@
 //! The block under a view: its address and the streams that use it, without access to its bytes.
 //!
-//! Promises upward: what can be asked of a [`BlockRef`] reads and writes no byte, so a view may give one away though other
-//! views write to other parts of the block.
+//! Promises upward: no method of [`BlockRef`] reads or writes a byte of the block, so a view may hand one out while
+//! other views write other parts of the block.
 //! Asks from below: [`DeviceBlock`].
 
 use crate::backend::RawStream;
@@ -11,7 +11,7 @@ use crate::stream::Stream;
 
 /// The block under a view, without access to its bytes.
 ///
-/// For its address, and to record which streams use it.
+/// It has the block's address, and records which streams use the block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRef<'a>(pub(crate) &'a DeviceBlock);
 

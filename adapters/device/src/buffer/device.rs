@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-/// Elements in a device's memory. Dropped, its memory goes back behind its fence.
+/// Elements in a device's memory, which is freed on drop and reused once the streams that use it are done.
 ///
 /// # Example
 /// ```
@@ -25,27 +25,27 @@ use std::ops::RangeBounds;
 /// ```
 pub struct DeviceBuffer<T> {
     block: DeviceBlock,
-    /// Elements; their bytes are at most the block's.
+    /// Number of elements; their bytes fit into the block.
     len: usize,
-    /// What transfer engines did with it.
+    /// Counters of the copies that transfer engines made to and from this buffer.
     meter: Meter,
     of: PhantomData<T>,
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// `len` elements of any value.
+    /// Allocates `len` elements, whose values are undefined.
     ///
     /// # Errors
-    /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for none.
+    /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for zero elements.
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let block = device.allocate_aligned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         Ok(Self { block, len, meter: Meter::default(), of: PhantomData })
     }
 
-    /// `len` elements of any value, in the device's own memory only.
+    /// Allocates `len` elements, whose values are undefined, in the device's own memory only.
     ///
-    /// A full device is [`DeviceError::OutOfMemory`], also where [`DeviceBuffer::new`] would fall back to pinned host memory
-    /// ([`Device::set_fallback`]).
+    /// A full device is [`DeviceError::OutOfMemory`], even where [`DeviceBuffer::new`] would fall back to pinned host
+    /// memory ([`Device::set_fallback`]).
     ///
     /// # Errors
     /// As [`DeviceBuffer::new`].
@@ -54,7 +54,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self { block, len, meter: Meter::default(), of: PhantomData })
     }
 
-    /// `len` elements of zeros.
+    /// Allocates `len` zeroed elements.
     ///
     /// # Errors
     /// As [`DeviceBuffer::new`]; the driver's error.
@@ -64,7 +64,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// The elements of a slice.
+    /// Allocates a buffer and copies the elements of a slice into it.
     ///
     /// # Errors
     /// As [`DeviceBuffer::new`]; the driver's error.
@@ -74,27 +74,27 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a buffer has at least one element.
+    /// Always false: a buffer has at least one element.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the elements.
+    /// Size of all elements in bytes.
     pub fn bytes(&self) -> u64 {
         (self.len * size_of::<T>()) as u64
     }
 
-    /// The address of the first element, in the device's space.
+    /// The address of the first element, in the device's address space.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
-    /// What [transfer engines](crate::TransferEngine) did with it.
+    /// Counters of the copies that [transfer engines](crate::TransferEngine) made to and from this buffer.
     pub fn transfers(&self) -> BufferStats {
         self.meter.stats()
     }
@@ -103,29 +103,29 @@ impl<T: Pod> DeviceBuffer<T> {
         &self.meter
     }
 
-    /// Copies between the front of it and `len` elements of host memory that the device reaches, on this buffer's stream;
-    /// does not wait.
+    /// Copies `len` elements between the start of this buffer and host memory that the device can access, on this
+    /// buffer's stream; does not wait.
     pub(super) fn copy_host(&self, host: &DeviceBlock, len: usize, to_device: bool) -> Result<(), DeviceError> {
         self.slice(..len)?;
         self.block.copy_pinned(host, (len * size_of::<T>()) as u64, to_device)
     }
 
-    /// The memory under it: to say that other streams use it, or how it was given.
+    /// The block that holds the elements: for its address, and to record which other streams use it.
     pub fn block(&self) -> &DeviceBlock {
         &self.block
     }
 
-    /// All elements.
+    /// A view of all elements, to read.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::new(&self.block, 0, self.len)
     }
 
-    /// All elements, to write.
+    /// A view of all elements, to write.
     pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut::new(&self.block, 0, self.len)
     }
 
-    /// Some elements.
+    /// A view of a range of elements, to read.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`].
@@ -133,7 +133,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.as_slice().slice(range)
     }
 
-    /// Some elements, to write.
+    /// A view of a range of elements, to write.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`].
@@ -141,7 +141,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.as_slice_mut().into_slice(range)
     }
 
-    /// A copy of all elements, after everything put on the stream so far.
+    /// Copies all elements to the host, after all work put on the stream so far.
     ///
     /// # Errors
     /// The driver's error.
@@ -149,20 +149,20 @@ impl<T: Pod> DeviceBuffer<T> {
         self.as_slice().to_vec()
     }
 
-    /// Copies all elements from another buffer of the same length, also of another device.
+    /// Copies all elements from another buffer of the same length, of this or another device.
     ///
     /// Returns the path that the bytes took.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for another length; the drivers' errors.
+    /// [`DeviceError::OutOfBounds`] if the lengths differ; the drivers' errors.
     pub fn copy_from(&mut self, from: &Self) -> Result<Path, DeviceError> {
         self.as_slice_mut().copy_from(&from.as_slice())
     }
 
-    /// The same bytes as elements of another type.
+    /// Reinterprets the bytes as elements of another type.
     ///
     /// # Errors
-    /// [`DeviceError::BadRequest`] when the bytes are not whole elements of it; the buffer is lost then.
+    /// [`DeviceError::BadRequest`] when the size is no multiple of the other type's size; the buffer is then dropped.
     pub fn cast<U: Pod>(self) -> Result<DeviceBuffer<U>, DeviceError> {
         let bytes = self.bytes();
         if size_of::<U>() == 0 || !bytes.is_multiple_of(size_of::<U>() as u64) {

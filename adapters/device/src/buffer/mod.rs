@@ -1,7 +1,7 @@
 //! Typed buffers: elements instead of bytes, slices that share memory, bounds that are checked.
 //!
-//! Promises upward: only plain data ([`bytemuck::Pod`]), so any bytes are elements; a call that returns has been done or
-//! is ordered on the buffer's stream; each buffer keeps its device and its stream alive.
+//! Promises upward: elements are plain data ([`bytemuck::Pod`]), so any bytes are valid elements; when a call returns,
+//! its work is done or is queued on the buffer's stream; each buffer keeps its device and its stream alive.
 //! Asks from below: [`DeviceBlock`].
 //!
 //! | type | memory | the CPU reads it |
@@ -10,7 +10,7 @@
 //! | [`PinnedBuffer`] | the host's, pinned; the device reaches it | as a slice |
 //! | [`RegisteredBuffer`] | the user's own, pinned in place | as a slice |
 //! | [`UnifiedBuffer`] | managed: one address for both | as a slice, under a lease that waits for the stream |
-//! | [`FallbackBuffer`] | the device's while there is room, and pinned | as a slice of the newest bytes |
+//! | [`FallbackBuffer`] | the device's while there is room, and pinned host memory | as a slice of the newest bytes |
 
 mod block_ref;
 mod device;
@@ -34,7 +34,7 @@ use crate::error::DeviceError;
 use bytemuck::Pod;
 use std::ops::{Bound, RangeBounds};
 
-/// Bytes of `len` elements.
+/// Size of `len` elements in bytes; fails if it is zero or overflows.
 fn bytes_of<T: Pod>(len: usize) -> Result<u64, DeviceError> {
     let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
     let rule = "a buffer has at least one byte and less than 2^64";
@@ -42,7 +42,8 @@ fn bytes_of<T: Pod>(len: usize) -> Result<u64, DeviceError> {
     bytes.filter(|&bytes| bytes > 0).ok_or(bad)
 }
 
-/// The elements of a range, as (first, count), when it is inside.
+/// Checks `range` against a view of `len` elements from element `from` of the block on; returns (first element in the
+/// block, count).
 fn within<T>(
     block: &DeviceBlock,
     from: usize,

@@ -11,9 +11,9 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// Elements in pinned host memory, out of the device's pinned pool.
+/// Elements in pinned host memory, allocated from the device's pinned pool.
 ///
-/// Sizes are rounded to the granule, not to powers of two.
+/// Sizes are rounded up to the granule, not to powers of two.
 ///
 /// # Example
 /// ```
@@ -30,16 +30,16 @@ use std::sync::Arc;
 /// ```
 pub struct PinnedBuffer<T> {
     block: DeviceBlock,
-    /// Elements; their bytes are at most the block's. No work in flight uses them.
+    /// Number of elements; their bytes fit into the block. No work in flight uses them.
     len: usize,
     of: PhantomData<T>,
 }
 
 impl<T: Pod> PinnedBuffer<T> {
-    /// `len` elements of zeros.
+    /// Allocates `len` zeroed elements.
     ///
     /// # Errors
-    /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for none.
+    /// As [`Device::allocate`]; [`DeviceError::BadRequest`] for zero elements.
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let block = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
@@ -49,29 +49,31 @@ impl<T: Pod> PinnedBuffer<T> {
         Ok(Self { block, len, of: PhantomData })
     }
 
-    /// The address of the first element, for the device as for the host.
+    /// The address of the first element, the same for device and host.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
-    /// The memory under it.
+    /// The block that holds the elements.
     pub(crate) fn block(&self) -> &DeviceBlock {
         &self.block
     }
 
-    /// Copies all elements to a buffer, on the buffer's stream; does not wait.
+    /// Copies all elements to the start of buffer `to`, on the stream of `to`; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's error. The elements are lost then.
+    /// [`DeviceError::OutOfBounds`] if `to` is shorter than `self`; the driver's error. Each drops `self` with its
+    /// elements.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
         to.copy_host(&self.block, self.len, true)?;
         Ok(InFlight::new(self, to.block().stream_core()))
     }
 
-    /// Copies as many elements from a buffer, on the buffer's stream; does not wait.
+    /// Fills all elements from the start of buffer `from`, on the stream of `from`; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; the driver's error. The elements are lost then.
+    /// [`DeviceError::OutOfBounds`] if `from` is shorter than `self`; the driver's error. Each drops `self` with its
+    /// elements.
     pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
         from.copy_host(&self.block, self.len, false)?;
         Ok(InFlight::new(self, from.block().stream_core()))
@@ -103,15 +105,15 @@ impl<T> fmt::Debug for PinnedBuffer<T> {
     }
 }
 
-/// A copy in flight and the memory that it uses.
+/// A copy in flight, and the host memory that it uses.
 ///
-/// Dropped or forgotten, the memory is not used again before the copy is done.
+/// If this value is dropped or forgotten, the memory is not reused before the copy is done.
 #[must_use = "the memory comes back by wait()"]
 pub struct InFlight<T, B = PinnedBuffer<T>> {
     buffer: B,
-    /// The stream the copy is on, which lives as long as this does.
+    /// The stream that the copy is on, kept alive by this reference.
     stream: Arc<StreamCore>,
-    /// Why it was refused, where it may be on its way all the same.
+    /// The driver's refusal of the copy, if the copy may be in flight nevertheless.
     error: Option<DeviceError>,
     of: PhantomData<T>,
 }
@@ -123,20 +125,21 @@ impl<T, B: fmt::Debug> fmt::Debug for InFlight<T, B> {
 }
 
 impl<T: Pod, B> InFlight<T, B> {
-    /// A copy that was put on a stream.
+    /// Wraps a copy that was put on a stream.
     pub(super) fn new(buffer: B, stream: Arc<StreamCore>) -> Self {
         Self { buffer, stream, error: None, of: PhantomData }
     }
 
-    /// A copy that the driver refused but may have begun.
+    /// Wraps a copy that the driver refused but may have started.
     pub(super) fn failed(buffer: B, stream: Arc<StreamCore>, error: DeviceError) -> Self {
         Self { error: Some(error), ..Self::new(buffer, stream) }
     }
 
-    /// Waits for the copy, and gives the memory back.
+    /// Waits for the copy and returns the memory.
     ///
     /// # Errors
-    /// The driver's: also what earlier work on the stream did wrong. The memory goes back to the pool behind its fence.
+    /// The driver's error, also of earlier work on the stream. The memory is then freed, and reused once the stream is
+    /// done.
     pub fn wait(self) -> Result<B, DeviceError> {
         self.error.map_or(Ok(()), Err)?;
         self.stream.service.synchronize_stream(self.stream.raw)?;

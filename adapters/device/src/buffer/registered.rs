@@ -1,8 +1,10 @@
-//! Elements in memory of the user's own, pinned where they are.
+//! Elements of a `Vec` of the user, pinned in place.
 //!
-//! Promises upward: the owner of the buffer owns the elements, and no copy of them is in flight; dropped in flight, the memory is
-//! unpinned and freed after the copy; a refusal gives back what was brought.
-//! Asks from below: blocks of foreign memory, which are released behind their streams; registration by the device.
+//! Promises upward: while a [`RegisteredBuffer`] is accessible, no copy of its elements is in flight; if it is dropped
+//! during a copy, its memory is unpinned and freed after the copy; a refused call gives back the `Vec` or buffer that
+//! was passed in.
+//! Asks from below: blocks of foreign memory, which are released once their streams are done; registration by the
+//! device.
 
 use super::{DeviceBuffer, InFlight, bytes_of};
 use crate::block::DeviceBlock;
@@ -15,12 +17,12 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-/// What was refused, and what was brought, as it was.
+/// A refused call: its error, and the value that was passed in, unchanged.
 #[derive(Debug)]
 pub struct Refused<B> {
-    /// Why.
+    /// Why the call was refused.
     pub error: DeviceError,
-    /// What was brought.
+    /// The value that was passed in.
     pub back: B,
 }
 
@@ -36,7 +38,7 @@ impl<B: fmt::Debug> std::error::Error for Refused<B> {
     }
 }
 
-/// Drops the elements and keeps the error.
+/// Drops the value that was passed in and keeps the error.
 impl<B> From<Refused<B>> for DeviceError {
     fn from(refused: Refused<B>) -> Self {
         refused.error
@@ -45,8 +47,8 @@ impl<B> From<Refused<B>> for DeviceError {
 
 /// Elements of a `Vec`, pinned in place: the device copies them without staging.
 ///
-/// Pinning costs the driver about as much as touching each page; it pays for memory that is used again or very large.
-/// [`PinnedBuffer`](super::PinnedBuffer) has memory that is pinned already.
+/// Pinning takes the driver about as long as touching each page: it pays for memory that is copied repeatedly or is
+/// very large. [`PinnedBuffer`](super::PinnedBuffer) allocates memory that is pinned already.
 ///
 /// # Example
 /// ```
@@ -62,9 +64,9 @@ impl<B> From<Refused<B>> for DeviceError {
 /// # Ok::<(), terrace_device::DeviceError>(())
 /// ```
 pub struct RegisteredBuffer<T> {
-    /// Foreign memory, whose release unregisters it and frees the elements.
+    /// Foreign memory: releasing the block unregisters it and frees the elements.
     block: DeviceBlock,
-    /// Elements, and room for how many, as the `Vec` had. No work in flight uses them.
+    /// Length and capacity of the `Vec`, in elements. No work in flight uses them.
     len: usize,
     capacity: usize,
     of: PhantomData<T>,
@@ -75,8 +77,8 @@ impl<T: Pod> RegisteredBuffer<T> {
     /// Pins the elements of a `Vec`.
     ///
     /// # Errors
-    /// That the device cannot; the driver's error: also for memory that is registered already; [`DeviceError::BadRequest`] for
-    /// none; [`DeviceError::OtherDevice`].
+    /// An error if the device cannot pin memory; the driver's error, also for memory that is registered already;
+    /// [`DeviceError::BadRequest`] for an empty `Vec`; [`DeviceError::OtherDevice`].
     pub fn new(device: &Device, stream: &Stream, elements: Vec<T>) -> Result<Self, Refused<Vec<T>>> {
         let bytes = match bytes_of::<T>(elements.len()) {
             Ok(bytes) => bytes,
@@ -96,10 +98,10 @@ impl<T: Pod> RegisteredBuffer<T> {
         }
     }
 
-    /// Unpins the elements, and gives them back: the same `Vec`, nothing copied.
+    /// Unpins the elements and returns the same `Vec`; copies nothing.
     ///
     /// # Errors
-    /// The driver's: the elements come back all the same, though they are still pinned.
+    /// The driver's error, with the `Vec`, whose elements are then still pinned.
     pub fn into_vec(mut self) -> Result<Vec<T>, Refused<Vec<T>>> {
         drop(self.block.take_release());
         // SAFETY: the `Vec` that `new` took apart; its other owner was dropped above without being called.
@@ -112,16 +114,16 @@ impl<T: Pod> RegisteredBuffer<T> {
         }
     }
 
-    /// Copies all elements to a buffer, on the buffer's stream; does not wait.
+    /// Copies all elements to the start of buffer `to`, on the stream of `to`; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] when the buffer is shorter; [`DeviceError::OtherDevice`]; the driver's error. Where the driver
-    /// refused and cannot say that it did not begin, it is [`InFlight::wait`] that tells.
+    /// [`DeviceError::OutOfBounds`] if `to` is shorter than `self`; [`DeviceError::OtherDevice`]; the driver's error.
+    /// If the driver refused a copy that may have started nevertheless, [`InFlight::wait`] returns the error instead.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T, Self>, Refused<Self>> {
         self.copy(to, true)
     }
 
-    /// Copies as many elements from a buffer, on the buffer's stream; does not wait.
+    /// Fills all elements from the start of buffer `from`, on the stream of `from`; does not wait.
     ///
     /// # Errors
     /// As for [`RegisteredBuffer::copy_to`].
@@ -136,8 +138,8 @@ impl<T: Pod> RegisteredBuffer<T> {
         }
         match buffer.copy_host(&self.block, self.len, to_device) {
             Ok(()) => Ok(InFlight::new(self, stream)),
-            // The driver may have begun all the same: wait for it. Refused too, the memory is not released before a wait
-            // is not.
+            // The driver may have started the refused copy: wait for the stream. If that wait fails too, the block
+            // keeps the memory until a later wait succeeds.
             Err(error) => match stream.service.settle_stream(stream.raw) {
                 Ok(()) => Err(Refused { error, back: self }),
                 Err(_) => Ok(InFlight::failed(self, stream, error)),
@@ -146,10 +148,10 @@ impl<T: Pod> RegisteredBuffer<T> {
     }
 }
 
-/// A `Vec` from its parts.
+/// Reassembles a `Vec` from its parts.
 ///
 /// # Safety
-/// They are those of a `Vec` that was taken apart, and only this buffer puts it together.
+/// The parts must be those of a `Vec` that was taken apart, and only this buffer may reassemble it.
 unsafe fn assemble<T>(address: u64, len: usize, capacity: usize) -> Vec<T> {
     let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
     // SAFETY: the caller's promise; the pointer was exposed when the `Vec` was taken apart.

@@ -1,9 +1,9 @@
-//! What the compiler holds for all buffers: which may go to other threads, and which uses it refuses.
+//! Rules of all buffers that the compiler checks: which may go to other threads, and which uses it refuses.
 //!
-//! Promises upward: nothing at run time. A buffer may be sent and shared iff its elements may.
-//! Asks from below: the buffers.
+//! Promises upward: no code at run time. A buffer is `Send` and `Sync` iff its elements are.
+//! Asks from below: the buffers' types.
 //!
-//! Two views to write never overlap; the second is refused while the first lives:
+//! Two writable views never overlap; the second is refused while the first lives:
 //! ```compile_fail,E0499
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -12,7 +12,7 @@
 //! low.fill(1)?;
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! A view to write is not written while what it says of its block is in use:
+//! A writable view cannot be written while a [`BlockRef`](super::BlockRef) borrowed from it is in use:
 //! ```compile_fail,E0502
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -23,7 +23,7 @@
 //! println!("{:#x}", block.address());
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! And no view reaches the bytes beside it by way of its block, which another thread may write:
+//! A view's block gives no access to the bytes beside the view, which another thread may write:
 //! ```compile_fail,E0599
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -40,7 +40,7 @@
 //! device.allocate(&stream, 100)?.copy_from(0, low.as_slice().block(), 0, 100)?;
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! A buffer's own block, which reads all of it, is no longer in use when a view to write is made:
+//! A buffer's own block gives access to all of its bytes, so it cannot be in use while a writable view exists:
 //! ```compile_fail,E0502
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -50,18 +50,18 @@
 //! block.read(0, &mut [0; 100])?;
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! Safe code relies on a backend's answers, so the trait is unsafe to implement:
+//! Safe code relies on what a backend returns, so the trait is unsafe to implement:
 //! ```compile_fail,E0200
 //! struct Own;
 //! impl terrace_device::Backend for Own {}
 //! ```
-//! A handle is a number that any code can make up, and a driver may follow it as a pointer:
+//! Any code can make up a handle, which a driver may dereference as a pointer, so calls with handles are unsafe:
 //! ```compile_fail,E0133
 //! use terrace_device::{Backend, HostBackend, RawStream};
 //! HostBackend::new().synchronize_stream(RawStream(0xdead))?;
 //! # Ok::<(), terrace_device::Fault>(())
 //! ```
-//! Pinned memory is not accessible while a copy is in flight:
+//! A pinned buffer is not accessible while a copy to or from it is in flight:
 //! ```compile_fail,E0382
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -71,7 +71,7 @@
 //! println!("{}", staging[0]);
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! What the host sees of a buffer on two sides ends when the device asks for it:
+//! The host's slice of a [`FallbackBuffer`] cannot be used after the device accessed the buffer:
 //! ```compile_fail,E0499
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -81,7 +81,7 @@
 //! println!("{}", elements[0]);
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! And the other way round:
+//! The device's slice of a [`FallbackBuffer`] cannot be used after the host accessed the buffer:
 //! ```compile_fail,E0499
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -91,7 +91,7 @@
 //! println!("{:#x}", slice.address());
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
-//! Managed memory is not the device's while the host has a lease:
+//! The device cannot use managed memory while the host holds a lease:
 //! ```compile_fail,E0502
 //! # let device = terrace_device::Device::host();
 //! # let stream = device.stream()?;
@@ -109,8 +109,8 @@ use std::marker::PhantomData;
 /// Plain data that stays with its thread.
 type NotSend = PhantomData<*const u8>;
 
-/// Compiles iff a type of plain elements has a trait, and the same type of [`NotSend`] has not: then two items of one name fit,
-/// and the compiler will not choose.
+/// Compiles iff a buffer of `u32` has a trait and the same buffer of [`NotSend`] has not: if it had, both impls of
+/// `Chosen` would apply, and the compiler would report an ambiguity.
 macro_rules! as_its_elements {
     ($($trait:ident: $($buffer:ident)*;)*) => {$($(
         const _: fn() = || {
@@ -127,7 +127,7 @@ macro_rules! as_its_elements {
     )*)*};
 }
 
-/// A macro for each type, so that lifetimes can be named.
+/// Defines a macro for each buffer type, which names it with its lifetime and the given element type.
 macro_rules! named {
     ($($name:ident = $buffer:ident$(<$life:lifetime>)?;)*) => {$(
         macro_rules! $name {

@@ -1,7 +1,7 @@
 //! Views of a buffer: parts that share its memory.
 //!
-//! Promises upward: two that can be written never overlap: they are split from one; no view reaches a byte outside of it, so
-//! that parts may be used on several threads at once.
+//! Promises upward: two writable views never overlap: they are split from one; no view accesses a byte outside of its
+//! range, so parts may be used on several threads at once.
 
 use super::{BlockRef, DeviceBuffer, UnifiedBuffer, within};
 use crate::block::{DeviceBlock, Path};
@@ -10,27 +10,27 @@ use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-/// Some elements of a buffer.
+/// A view of a range of a buffer's elements, to read.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a, T> {
     block: &'a DeviceBlock,
-    /// The first element, and how many: inside the buffer.
+    /// Index of the first element in the block, and number of elements.
     from: usize,
     len: usize,
     of: PhantomData<&'a T>,
 }
 
-/// Some elements of a buffer, to write.
+/// A view of a range of a buffer's elements, to write.
 #[derive(Debug)]
 pub struct DeviceSliceMut<'a, T> {
     block: &'a DeviceBlock,
-    /// As in [`DeviceSlice`]; no other view has any of them.
+    /// As in [`DeviceSlice`]; no other view overlaps this range.
     from: usize,
     len: usize,
     of: PhantomData<&'a mut T>,
 }
 
-/// The byte at which an element begins.
+/// Offset of an element in bytes.
 fn offset<T>(element: usize) -> u64 {
     element as u64 * size_of::<T>() as u64
 }
@@ -40,29 +40,29 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Self { block, from, len, of: PhantomData }
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the view has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first element, in the device's space.
+    /// The address of the first element, in the device's address space.
     pub fn address(&self) -> u64 {
         self.block.address() + offset::<T>(self.from)
     }
 
     /// The block that the elements lie in, without access to its bytes.
     ///
-    /// Another view may write the bytes beside the slice.
+    /// Other views may write the bytes beside this view.
     pub fn block(&self) -> BlockRef<'a> {
         BlockRef(self.block)
     }
 
-    /// A part of it.
+    /// A view of a part of this view.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`].
@@ -71,16 +71,17 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Ok(Self { from, len, ..*self })
     }
 
-    /// Copies its elements to the host, after everything put on the stream so far.
+    /// Fills `elements` on the host with the view's first ones, after all work put on the stream so far, and waits for
+    /// it.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for another length; the driver's error.
+    /// [`DeviceError::OutOfBounds`] if `elements` is longer than the view; the driver's error.
     pub fn read(&self, elements: &mut [T]) -> Result<(), DeviceError> {
         within::<T>(self.block, self.from, self.len, ..elements.len())?;
         self.block.read(offset::<T>(self.from), bytemuck::cast_slice_mut(elements))
     }
 
-    /// A copy of its elements.
+    /// Copies the view's elements into a new `Vec`.
     ///
     /// # Errors
     /// The driver's error.
@@ -96,39 +97,39 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Self { block, from, len, of: PhantomData }
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the view has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first element, in the device's space.
+    /// The address of the first element, in the device's address space.
     pub fn address(&self) -> u64 {
         self.as_slice().address()
     }
 
-    /// As [`DeviceSlice::block`], while the slice is borrowed.
+    /// As [`DeviceSlice::block`]; the reference borrows this view.
     pub fn block(&self) -> BlockRef<'_> {
         BlockRef(self.block)
     }
 
     /// Converts the slice into its block reference, for interop by address.
     ///
-    /// The reference lives as long as the slice could have.
+    /// The reference has the view's own lifetime.
     pub fn into_block(self) -> BlockRef<'a> {
         BlockRef(self.block)
     }
 
-    /// To read.
+    /// A view of the same elements, to read.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::new(self.block, self.from, self.len)
     }
 
-    /// A part of it.
+    /// Shrinks the view to a part of itself.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`].
@@ -137,7 +138,7 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Ok(Self { from, len, ..self })
     }
 
-    /// Two parts, before and from `middle` on.
+    /// Splits the view at element `middle`, which is the first of the second part.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`].
@@ -146,18 +147,19 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Ok((Self::new(self.block, self.from, middle), Self::new(self.block, from, len)))
     }
 
-    /// Copies elements from the host to the first of its own, and waits.
+    /// Copies elements from the host to the start of the view, and waits for the copy.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for too many; the driver's error.
+    /// [`DeviceError::OutOfBounds`] if `elements` is longer than the view; the driver's error.
     pub fn write(&mut self, elements: &[T]) -> Result<(), DeviceError> {
         within::<T>(self.block, self.from, self.len, ..elements.len())?;
         self.block.write_shared(offset::<T>(self.from), bytemuck::cast_slice(elements))
     }
 
-    /// Sets every element, on the buffer's stream.
+    /// Sets every element to `value`, on the buffer's stream.
     ///
-    /// One fill when all bytes of the value are equal; else copies that double in size.
+    /// One fill if all bytes of the value are equal; otherwise writes one element and copies it, doubling the size each
+    /// time.
     ///
     /// # Errors
     /// The driver's error.
@@ -178,10 +180,10 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Ok(())
     }
 
-    /// Copies as many elements from another buffer's, also of another device. Says how it went.
+    /// Copies all elements from a view of the same length, of this or another device; returns the path of the bytes.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] for another length; the drivers' errors.
+    /// [`DeviceError::OutOfBounds`] if the lengths differ; the drivers' errors.
     pub fn copy_from(&mut self, from: &DeviceSlice<'_, T>) -> Result<Path, DeviceError> {
         within::<T>(from.block, from.from, from.len, ..self.len)?;
         within::<T>(self.block, self.from, self.len, ..from.len)?;

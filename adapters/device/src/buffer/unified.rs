@@ -13,11 +13,12 @@ use std::ops::{Deref, DerefMut, RangeBounds};
 
 /// Elements in managed memory: one address for host and device.
 ///
-/// The CPU accesses them under a lease, which waits for the streams first; where host and device may not touch managed memory
-/// at once, for the whole device, and the caller must launch no kernel while the lease lasts.
+/// The CPU accesses the elements under a lease, which first waits for the streams that use them; where host and device
+/// must not access managed memory at the same time, it waits for the whole device, and the caller must launch no kernel
+/// while the lease lasts.
 ///
-/// Hints say where elements are used next and how ([`prefetch_to_device`](Self::prefetch_to_device),
-/// [`advise`](Self::advise)). Where a device takes none they do nothing, and say so: [`Hint::Ignored`].
+/// Hints tell the driver where and how elements are used next ([`prefetch_to_device`](Self::prefetch_to_device),
+/// [`advise`](Self::advise)). On a device that takes no hints they do nothing and return [`Hint::Ignored`].
 ///
 /// # Example
 /// ```
@@ -32,18 +33,20 @@ use std::ops::{Deref, DerefMut, RangeBounds};
 /// ```
 pub struct UnifiedBuffer<T> {
     block: DeviceBlock,
-    /// Elements; their bytes are at most the block's.
+    /// Number of elements; their bytes fit into the block.
     len: usize,
-    /// What takes back the advice that the memory has: each kind once. Its next owner begins without any.
+    /// Advice that undoes the advice in force, each kind once: given on drop, so that the next owner starts without
+    /// any.
     undo: Vec<Advice>,
     of: PhantomData<T>,
 }
 
 impl<T: Pod> UnifiedBuffer<T> {
-    /// `len` elements of zeros.
+    /// Allocates `len` zeroed elements.
     ///
     /// # Errors
-    /// As [`Device::allocate`]; that the device has no managed memory; [`DeviceError::BadRequest`] for none.
+    /// As [`Device::allocate`]; an error if the device has no managed memory; [`DeviceError::BadRequest`] for zero
+    /// elements.
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let bytes = bytes_of::<T>(len)?;
         let mut block = device.allocate_managed(stream, bytes, align_of::<T>() as u64)?;
@@ -51,35 +54,36 @@ impl<T: Pod> UnifiedBuffer<T> {
         Ok(Self { block, len, undo: Vec::new(), of: PhantomData })
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a buffer has at least one element.
+    /// Always false: a buffer has at least one element.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first element, for the device as for the host.
+    /// The address of the first element, the same for device and host.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
-    /// Waits for the stream; then the elements are the CPU's as long as the lease lasts.
+    /// Waits for the streams that use the elements, then gives the CPU access to them while the lease lasts.
     ///
     /// # Errors
-    /// The driver's: also what work on the stream did wrong.
+    /// The driver's error, also of earlier work on the streams.
     pub fn lease(&mut self) -> Result<UnifiedLease<'_, T>, DeviceError> {
         self.block.host_turn()?;
         Ok(UnifiedLease { buffer: self })
     }
 
-    /// As [`UnifiedBuffer::lease`], to read only: several at a time, and the device may read meanwhile.
+    /// As [`UnifiedBuffer::lease`], to read only: several may exist at a time, and the device may read at the same
+    /// time.
     ///
-    /// As sound as the other: a writer needs exclusive access to the buffer, as a lease or as
-    /// [`as_slice_mut`](Self::as_slice_mut), and what was written on the streams is waited for. What kernels do that are
-    /// launched by address is their launcher's promise in both cases.
+    /// Sound, since a writer needs exclusive access to the buffer, by [`lease`](Self::lease) or
+    /// [`as_slice_mut`](Self::as_slice_mut), and this call waits for earlier writes of the streams. For kernels
+    /// launched with the buffer's address, the launching code must ensure the same, as for [`lease`](Self::lease).
     ///
     /// # Errors
     /// As for [`UnifiedBuffer::lease`].
@@ -88,20 +92,20 @@ impl<T: Pod> UnifiedBuffer<T> {
         Ok(UnifiedView { buffer: self })
     }
 
-    /// All elements, for copies and kernels.
+    /// A view of all elements, for copies and kernels to read.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::new(&self.block, 0, self.len)
     }
 
-    /// All elements, to write by copies and kernels.
+    /// A view of all elements, for copies and kernels to write.
     pub fn as_slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut::new(&self.block, 0, self.len)
     }
 
     /// Prefetches elements to the device, in stream order.
     ///
-    /// They move after everything put on the stream so far and before what is put on it from now on. `..` names them all. Pages
-    /// move whole.
+    /// They move after all work put on the stream so far and before later work. The range `..` is all elements. Whole
+    /// pages move.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's error.
@@ -109,7 +113,7 @@ impl<T: Pod> UnifiedBuffer<T> {
         self.prefetch(range, PrefetchTarget::Device)
     }
 
-    /// Says that the CPU uses elements next; the rest as for [`UnifiedBuffer::prefetch_to_device`].
+    /// Prefetches elements to the host's memory; otherwise as [`UnifiedBuffer::prefetch_to_device`].
     ///
     /// # Errors
     /// As for [`UnifiedBuffer::prefetch_to_device`].
@@ -122,10 +126,10 @@ impl<T: Pod> UnifiedBuffer<T> {
         self.block.prefetch(offset, bytes, to)
     }
 
-    /// Advises the driver how elements will be used; `..` names them all.
+    /// Advises the driver how elements will be used; the range `..` is all elements.
     ///
-    /// Takes effect at once, until the opposite is said or the buffer is dropped. The driver keeps advice for whole pages, which
-    /// small buffers share: advise large ones.
+    /// The advice takes effect at once, until it is undone or the buffer is dropped. The driver keeps advice for whole
+    /// pages, which small buffers share: advise large buffers only.
     ///
     /// # Example
     /// ```
@@ -150,7 +154,7 @@ impl<T: Pod> UnifiedBuffer<T> {
         Ok(hint)
     }
 
-    /// A range in bytes, as (offset, bytes), when it is inside.
+    /// Converts a range of elements to (offset, size) in bytes; fails if it leaves the buffer.
     fn part(&self, range: impl RangeBounds<usize>) -> Result<(u64, u64), DeviceError> {
         let (first, count) = within::<T>(&self.block, 0, self.len, range)?;
         Ok(((first * size_of::<T>()) as u64, (count * size_of::<T>()) as u64))
@@ -160,7 +164,7 @@ impl<T: Pod> UnifiedBuffer<T> {
 impl<T> Drop for UnifiedBuffer<T> {
     fn drop(&mut self) {
         for advice in self.undo.drain(..) {
-            // Refused, it costs the next owner time, not bytes.
+            // If the driver refuses, the old advice may slow the next owner down, but changes no byte.
             let _ = self.block.advise(0, (self.len * size_of::<T>()) as u64, advice);
         }
     }
@@ -172,13 +176,13 @@ impl<T> fmt::Debug for UnifiedBuffer<T> {
     }
 }
 
-/// The CPU's right to the elements.
+/// Exclusive access of the CPU to the elements of a [`UnifiedBuffer`].
 #[derive(Debug)]
 pub struct UnifiedLease<'a, T> {
     buffer: &'a mut UnifiedBuffer<T>,
 }
 
-/// The CPU's right to read the elements.
+/// Access of the CPU to the elements of a [`UnifiedBuffer`], to read only.
 #[derive(Clone, Copy, Debug)]
 pub struct UnifiedView<'a, T> {
     buffer: &'a UnifiedBuffer<T>,

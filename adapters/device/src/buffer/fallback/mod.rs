@@ -1,4 +1,4 @@
-//! Elements that live on the device while it has room, and on the host when it has not.
+//! Elements that live in device memory while the device has room, and in host memory otherwise.
 //!
 //! ```text
 //!   side          host()             host_mut(range)          on_device()               on_device_mut()
@@ -9,18 +9,20 @@
 //!   device dirty  all ─► both        all ─► host dirty        -                          -
 //!   device        memory, all ─► both  likewise ─► host dirty  -                         -
 //! ```
-//! "all" and "the ranges" are copies; "-" costs a comparison or two. The host waits for its copies, and before it reads what
-//! work on the stream may write or writes what that may read; the device's are put on the stream.
+//! Rows: where the bytes are ([`BufferSide`]). Cells: what a call does ("-": only a comparison or two), ─► the row
+//! after it. "all" and "the ranges" (those that the host wrote) are copied; "memory" is allocated. `host` and
+//! `host_mut` wait for their copies, and for work on the stream that writes what the host will read, or accesses what
+//! it will write. `on_device` and `on_device_mut` put their copies on the stream and do not wait.
 //!
-//! Promises upward: a reader sees the newest bytes; one memory and no copy where host and device share it; a resident
-//! host side costs two comparisons and no driver call.
-//! Asks from below: the core's [`Residence`] says which side is newest, [`DeviceBlock`] copies in stream order.
+//! Promises upward: a reader sees the newest bytes; where host and device share memory, there is one block and no copy;
+//! an access by the host to bytes resident there costs two comparisons and no driver call.
+//! Asks from below: the core's [`Residence`] tracks which copy is newest, [`DeviceBlock`] copies in stream order.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `moves` | what is done when a side is not there: memory, copies, waits |
-//! | `ranges` | what the host wrote and the device has not seen |
-//! | `stats` | what a buffer did |
+//! | `moves` | allocations, copies and waits for bytes that are not where an access needs them |
+//! | `ranges` | what the host wrote since it was last copied to the device |
+//! | `stats` | counters of one buffer |
 
 mod moves;
 mod ranges;
@@ -42,43 +44,43 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use terrace_core::residence::{Residence, ResidenceError, Transition};
 
-/// Tiers, as the core's [`Residence`] numbers them.
+/// Tier numbers of host and device in the core's [`Residence`].
 const HOST: u8 = 0;
 const DEVICE: u8 = 1;
 
-/// Where a buffer's bytes are.
+/// Where a buffer's bytes are, and which copy is the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferSide {
     /// On the host only.
     Host,
     /// On the device only.
     Device,
-    /// On both, the same.
+    /// On host and device, with equal bytes.
     Both,
-    /// On both; the host's are newer.
+    /// On host and device; the host's bytes are newer.
     HostDirty,
-    /// On both; the device's are newer.
+    /// On host and device; the device's bytes are newer.
     DeviceDirty,
     /// In one memory that host and device share.
     Shared,
 }
 
-/// What work on the stream may still do to the host's memory. In order: each includes those before it.
+/// What work in flight on the stream may do to the buffer's host memory. Each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum InStream {
     /// Nothing.
     Done,
-    /// Read it: the host may read too.
+    /// Read it: the host may read it too.
     Reads,
-    /// Write it: the host waits.
+    /// Write it: the host must wait before any access.
     Writes,
 }
 
-/// Elements on two sides, of which the newest are always known.
+/// Elements in host memory, device memory or both; the buffer tracks which copy is the newest.
 ///
-/// Work on the device is work on the buffer's stream: what other streams do with [`DeviceSlice::address`] comes before the
-/// next call here by [`Stream::wait_for`]. A graph that writes it when it is launched: call
-/// [`on_device_mut`](Self::on_device_mut) before each launch.
+/// Use the device's elements on the buffer's own stream. Where another stream uses [`DeviceSlice::address`], make the
+/// buffer's stream wait for it ([`Stream::wait_for`]) before the next call on the buffer. Where a captured graph writes
+/// the elements, call [`on_device_mut`](Self::on_device_mut) before each launch.
 ///
 /// # Example
 /// ```
@@ -94,17 +96,18 @@ enum InStream {
 pub struct FallbackBuffer<T> {
     at: Device,
     stream: Stream,
-    /// Pinned host memory, which the device reaches: there iff `residence` has the host present.
+    /// Pinned host memory, which the device can access; `Some` iff `residence` has the host present.
     host: Option<DeviceBlock>,
-    /// The device's own memory: there iff `residence` has the device present.
+    /// The device's own memory; `Some` iff `residence` has the device present.
     card: Option<DeviceBlock>,
-    /// Elements; their bytes are at most each block's.
+    /// Number of elements; their bytes fit into each block.
     len: usize,
     residence: Residence,
     flight: InStream,
-    /// Host and device have one memory: `card` is never made.
+    /// Whether host and device share one memory: `card` is then never allocated.
     shared: bool,
-    /// What the device has not seen. Empty unless the device is present and the host alone valid.
+    /// Ranges that the host wrote and the device's copy lacks. Empty unless the device is present and only the host
+    /// valid.
     dirty: Ranges,
     retry: Retry,
     stats: FallbackStats,
@@ -112,10 +115,10 @@ pub struct FallbackBuffer<T> {
 }
 
 impl<T: Pod> FallbackBuffer<T> {
-    /// `len` elements of zeros, on the host. Device memory is taken when the device first asks.
+    /// Allocates `len` zeroed elements on the host. Device memory is allocated at the first access by the device.
     ///
     /// # Errors
-    /// [`DeviceError::BadRequest`] for none; that the device has no pinned memory, or none is left.
+    /// [`DeviceError::BadRequest`] for zero elements; an error if the device has no pinned memory, or none is left.
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let host = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(host.address() as usize);
@@ -138,7 +141,7 @@ impl<T: Pod> FallbackBuffer<T> {
         })
     }
 
-    /// The elements of a slice, on the host.
+    /// Allocates a buffer on the host and copies the elements of a slice into it.
     ///
     /// # Errors
     /// As [`FallbackBuffer::new`].
@@ -148,27 +151,29 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(buffer)
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a buffer has at least one element.
+    /// Always false: a buffer has at least one element.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the elements.
+    /// Size of all elements in bytes.
     pub fn bytes(&self) -> u64 {
         (self.len * size_of::<T>()) as u64
     }
 
     /// Returns the newest elements, on the host.
     ///
-    /// A check where they are resident on the host and no work in flight writes them; else copies them and waits for the stream.
+    /// If they are resident on the host and no work in flight writes them, this is only a check; otherwise it copies
+    /// them to the host and waits for the stream.
     ///
     /// # Errors
-    /// The driver's: also what work on the stream did wrong. [`DeviceError::Capture`] when it would have to wait.
+    /// The driver's error, also of earlier work on the stream. [`DeviceError::Capture`] if it would have to wait for a
+    /// stream that is being captured.
     #[inline]
     pub fn host(&mut self) -> Result<&[T], DeviceError> {
         if !self.residence.valid(HOST) || self.flight == InStream::Writes {
@@ -184,7 +189,8 @@ impl<T: Pod> FallbackBuffer<T> {
 
     /// Returns the newest elements of a range, to write on the host.
     ///
-    /// Marks the range dirty: the next access on the device copies it. Waits while work on the stream may read the host's memory.
+    /// Marks the range dirty: the next access by the device copies it. Waits while work on the stream may read the host
+    /// memory.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; as [`FallbackBuffer::host`].
@@ -210,11 +216,11 @@ impl<T: Pod> FallbackBuffer<T> {
 
     /// Returns the newest elements, for the device to read.
     ///
-    /// They are in the device's own memory, or in the host's while the device is full ([`FallbackBuffer::is_fallback`]). Copies are
-    /// put on the stream; the call does not wait.
+    /// They are in the device's own memory, or in host memory while the device is full
+    /// ([`FallbackBuffer::is_fallback`]). Copies are put on the stream; the call does not wait.
     ///
     /// # Errors
-    /// The driver's. [`DeviceError::Capture`] when something must be copied while a graph is captured.
+    /// The driver's error. [`DeviceError::Capture`] if bytes must be copied while a graph is captured on the stream.
     #[inline]
     pub fn on_device(&mut self) -> Result<DeviceSlice<'_, T>, DeviceError> {
         self.settle()?;
@@ -224,7 +230,7 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(DeviceSlice::new(self.block()?, 0, self.len))
     }
 
-    /// As [`FallbackBuffer::on_device`], to write: from now on the device's elements are the newest.
+    /// As [`FallbackBuffer::on_device`], for writing: marks the device's elements as the newest.
     ///
     /// # Errors
     /// As [`FallbackBuffer::on_device`].
@@ -239,7 +245,7 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(DeviceSliceMut::new(self.block()?, 0, self.len))
     }
 
-    /// Where the bytes are.
+    /// Where the bytes are, and which copy is the newest.
     pub fn side(&self) -> BufferSide {
         let Self { residence, .. } = self;
         match (residence.present(HOST), residence.present(DEVICE), residence.dirty()) {
@@ -252,17 +258,17 @@ impl<T: Pod> FallbackBuffer<T> {
         }
     }
 
-    /// Whether the device uses the host's memory because it had no room for its own when it was last asked.
+    /// Whether the device uses the host memory, since at the last attempt the device had no room.
     pub fn is_fallback(&self) -> bool {
         self.retry.full() && self.card.is_none()
     }
 
-    /// Frees the device's memory behind its fence. Neither copies nor waits.
+    /// Frees the buffer's device memory, which is reused once the stream is done with it. Neither copies nor waits.
     ///
-    /// Returns the bytes freed: 0 when there are none.
+    /// Returns the bytes freed: 0 if the buffer had none there.
     ///
     /// # Errors
-    /// [`DeviceError::Residence`] when the newest bytes are there alone: call [`FallbackBuffer::host`] first.
+    /// [`DeviceError::Residence`] if only the device has the newest bytes: call [`FallbackBuffer::host`] first.
     pub fn evict_device(&mut self) -> Result<u64, DeviceError> {
         match self.residence.apply(Transition::Evict(DEVICE)) {
             Err(ResidenceError::NotPresent) => return Ok(0),
@@ -272,23 +278,24 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(self.card.take().map_or(0, |block| block.bytes()))
     }
 
-    /// Frees the host's memory behind its fence. Neither copies nor waits.
+    /// Frees the buffer's host memory, which is reused once the stream is done with it. Neither copies nor waits.
     ///
-    /// Returns the bytes freed: 0 when there are none.
+    /// Returns the bytes freed: 0 if the buffer had none there.
     ///
     /// # Errors
-    /// [`DeviceError::Residence`] when the newest bytes are there alone: call [`FallbackBuffer::on_device`] first.
+    /// [`DeviceError::Residence`] if only the host has the newest bytes: call [`FallbackBuffer::on_device`] first.
     pub fn evict_host(&mut self) -> Result<u64, DeviceError> {
         match self.residence.apply(Transition::Evict(HOST)) {
             Err(ResidenceError::NotPresent) => return Ok(0),
             other => other?,
         }
-        // What is in flight keeps the block behind its fence, not the buffer.
+        // The pool delays reuse of the freed block until work in flight is done: the buffer need not wait for that
+        // work.
         self.flight = InStream::Done;
         Ok(self.host.take().map_or(0, |block| block.bytes()))
     }
 
-    /// What it did so far.
+    /// Counters of this buffer so far.
     pub fn stats(&self) -> FallbackStats {
         self.stats
     }

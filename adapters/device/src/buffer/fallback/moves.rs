@@ -1,7 +1,8 @@
-//! What is done when a side is not there: memory is taken, bytes are copied, the stream is waited for.
+//! Moves of a buffer's bytes to where an access needs them: allocates memory, copies, waits for the stream.
 //!
-//! Promises upward: a move that fails leaves the newest bytes where they were and says so: the next call makes it again.
-//! Asks from below: copies in the order of one stream, which both blocks belong to.
+//! Promises upward: a move that fails leaves the newest bytes where they were and returns an error; the next call
+//! repeats it.
+//! Asks from below: copies in the order of one stream, to which both blocks belong.
 
 use super::{DEVICE, FallbackBuffer, HOST, InStream};
 use crate::block::DeviceBlock;
@@ -9,21 +10,23 @@ use crate::error::DeviceError;
 use bytemuck::Pod;
 use terrace_core::residence::{ResidenceError, Transition};
 
-/// When a full device is asked again. To ask it is dear: before it refuses it empties caches and waits for fences. So the
-/// first refusal is followed by one call that does not ask, the next by two, four, up to [`Retry::LONGEST`].
+/// When to allocate on a full device again. A failed attempt is expensive: before it fails, it empties caches and waits
+/// for fences. So after the first failure one call makes no attempt, after the next two calls, then four, up to
+/// [`Retry::LONGEST`].
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    /// Calls that do not ask, after the next refusal; 0: the device was not full when it was last asked.
+    /// Calls that make no attempt after the last failure; 0: the last attempt succeeded.
     pause: u32,
-    /// Of these, still to come.
+    /// Calls of those `pause` that are still to come.
     left: u32,
 }
 
 impl Retry {
-    /// One call in a thousand: asking takes some 100 microseconds, a call a tenth of one.
+    /// An attempt takes some 100 microseconds and a call without one 0.1: one attempt in a thousand calls at most
+    /// doubles that.
     const LONGEST: u32 = 1024;
 
-    /// Whether this call asks.
+    /// Whether this call should attempt to allocate; counts the call.
     fn due(&mut self) -> bool {
         let due = self.left == 0;
         self.left = self.left.saturating_sub(1);
@@ -35,7 +38,7 @@ impl Retry {
         self.left = self.pause;
     }
 
-    /// Whether the last answer was a refusal.
+    /// Whether the last attempt to allocate failed.
     pub(super) fn full(&self) -> bool {
         self.pause > 0
     }
@@ -47,14 +50,14 @@ impl<T: Pod> FallbackBuffer<T> {
         self.card.as_ref().or(self.host.as_ref()).ok_or_else(lost_track)
     }
 
-    /// The host's elements.
+    /// The elements in host memory: pointer and number.
     #[inline]
     pub(super) fn elements(&self) -> Result<(*mut T, usize), DeviceError> {
         let block = self.host.as_ref().ok_or_else(lost_track)?;
         Ok((std::ptr::with_exposed_provenance_mut(block.address() as usize), self.len))
     }
 
-    /// Makes the host's memory the newest, with nothing in flight on it.
+    /// Copies the newest elements to host memory if it lacks them; waits until no work in flight uses it.
     #[cold]
     pub(super) fn fetch(&mut self) -> Result<(), DeviceError> {
         self.stats.touch();
@@ -66,7 +69,7 @@ impl<T: Pod> FallbackBuffer<T> {
                 self.host = Some(block);
             }
             let (Some(host), Some(card)) = (&self.host, &self.card) else { return Err(lost_track()) };
-            // Also a copy that is refused may have begun.
+            // Set first: even a copy that the driver refuses may have started.
             self.flight = InStream::Writes;
             host.copy_shared(0, card, 0, self.bytes())?;
             host.finish()?;
@@ -79,7 +82,7 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(())
     }
 
-    /// Makes the device's memory the newest, unless the device uses the host's.
+    /// Copies the newest elements to device memory if it lacks them, unless the device uses the host memory.
     #[inline]
     pub(super) fn settle(&mut self) -> Result<(), DeviceError> {
         if self.shared || self.residence.valid(DEVICE) {
@@ -99,7 +102,7 @@ impl<T: Pod> FallbackBuffer<T> {
         let (Some(host), Some(card)) = (&self.host, &self.card) else { return Err(lost_track()) };
         host.not_captured()?;
         card.others_done()?;
-        // The host may not write what is being read; also a copy that is refused may have begun.
+        // The host must not write what the copy reads. Set first: even a copy that the driver refuses may have started.
         self.flight = self.flight.max(InStream::Reads);
         for &(from, to) in self.dirty.list() {
             let (start, bytes) = ((from * size_of::<T>()) as u64, ((to - from) * size_of::<T>()) as u64);
@@ -111,7 +114,7 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(())
     }
 
-    /// Takes memory of the device, all of it to be written. False when it has none, or was full a moment ago.
+    /// Allocates device memory and marks all elements dirty. False if the device has no room, or had none a moment ago.
     fn take(&mut self) -> Result<bool, DeviceError> {
         self.block()?.not_captured()?;
         if self.bytes() > self.at.description().total || !self.retry.due() {
@@ -119,7 +122,7 @@ impl<T: Pod> FallbackBuffer<T> {
             return Ok(false);
         }
         match self.at.allocate_aligned(&self.stream, self.bytes(), align_of::<T>() as u64) {
-            // The device's own fallback is pinned memory: this buffer has some already.
+            // A fallback block would be pinned host memory, which this buffer has already.
             Ok(block) if !block.is_fallback() => {
                 self.residence.apply(Transition::Reserve(DEVICE))?;
                 self.card = Some(block);
@@ -136,7 +139,8 @@ impl<T: Pod> FallbackBuffer<T> {
     }
 }
 
-/// Residence and memory are kept together here: this is never seen, and better than a panic.
+/// Error for a block that `residence` calls present and that is missing: the two change together, so no caller sees it.
+/// Returned instead of a panic.
 #[cold]
 fn lost_track() -> DeviceError {
     DeviceError::Residence(ResidenceError::NotPresent)

@@ -1,23 +1,24 @@
-//! Ranges of elements that one side wrote and the other has not seen.
+//! Ranges of elements that the host wrote and that are not yet copied to the device.
 //!
-//! Promises upward: every element inserted is covered; ranges are disjoint, do not touch, lie in rising order, and are at
-//! most [`MOST`]. Elements between two that were merged are covered too: they are copied needlessly, never wrongly.
+//! Promises upward: every element inserted is covered; ranges are sorted and disjoint, do not touch, and are at most
+//! [`MOST`]. The gap between two ranges that were merged is covered too: its elements are copied needlessly, never
+//! wrongly.
 //! Asks from below: nothing.
 
-/// Ranges kept apart. Each is a copy of its own, whose fixed cost (5 to 10 microseconds) moves 64 to 256 KiB over a bus of
-/// 12 to 25 GB/s: more than a few of them, and one larger copy is as fast.
+/// Largest number of ranges. Each is copied on its own, and in the fixed cost of a copy (5 to 10 microseconds) a bus of
+/// 12 to 25 GB/s moves 64 to 256 KiB: instead of many small copies, one larger copy is as fast.
 pub(super) const MOST: usize = 16;
 
-/// Disjoint ranges, each (first, past the last).
+/// Disjoint ranges of element indices, each as (first, one past the last).
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     list: Vec<(usize, usize)>,
 }
 
 impl Ranges {
-    /// Covers the elements of a range too.
+    /// Adds the elements `from..to`.
     pub(super) fn insert(&mut self, from: usize, to: usize) {
-        // Those that overlap it or touch it are neighbours in the list.
+        // The ranges that overlap or touch `from..to` are consecutive in the list: `first..past`.
         let first = self.list.partition_point(|range| range.1 < from);
         let past = self.list.partition_point(|range| range.0 <= to);
         match self.list.get(first..past) {
@@ -32,7 +33,7 @@ impl Ranges {
         }
     }
 
-    /// Makes one of the two neighbours with the fewest elements between them.
+    /// Merges the two neighbouring ranges with the fewest elements between them.
     fn merge_nearest(&mut self) {
         let gap = |at: &usize| self.list[at + 1].0 - self.list[*at].1;
         if let Some(at) = (0..self.list.len().saturating_sub(1)).min_by_key(gap) {
@@ -41,12 +42,12 @@ impl Ranges {
         }
     }
 
-    /// All ranges, rising.
+    /// All ranges, sorted.
     pub(super) fn list(&self) -> &[(usize, usize)] {
         &self.list
     }
 
-    /// Covers nothing.
+    /// Removes all ranges.
     pub(super) fn clear(&mut self) {
         self.list.clear();
     }
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!((list.len(), list[5], list[6]), (MOST, (500, 510), (555, 610)), "a gap of 40, beside 45 and 90");
     }
 
-    /// Against a bit for each element: all that was inserted is covered; nothing else is while the ranges are few.
+    /// Compares with one bit per element: every inserted element is covered, and no other one while ranges are few.
     #[test]
     fn every_element_inserted_is_covered() {
         const LEN: usize = 400;

@@ -1,11 +1,11 @@
-//! What a buffer did.
+//! Counters of a fallback buffer.
 //!
-//! Promises upward: copies are counted when they were put on the stream; a hit costs no clock.
-//! Asks from below: one number for all buffers of the process.
+//! Promises upward: a copy is counted once it is put on the stream; counting a hit reads no clock.
+//! Asks from below: one counter for all buffers of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Moves of all buffers so far. A number of its own: nothing else is ordered by it.
+/// Moves of all fallback buffers so far: a logical clock. Relaxed: it orders no other memory access.
 static MOVES: AtomicU64 = AtomicU64::new(0);
 
 /// Counters of one buffer.
@@ -15,28 +15,28 @@ pub struct FallbackStats {
     pub bytes_to_device: u64,
     /// Bytes copied to the host.
     pub bytes_to_host: u64,
-    /// Copies to the device: one for each range.
+    /// Number of copies to the device: one for each range.
     pub copies_to_device: u64,
-    /// Copies to the host.
+    /// Number of copies to the host.
     pub copies_to_host: u64,
-    /// Accesses that found the newest bytes where they were wanted, with nothing to wait for.
+    /// Accesses that found the newest bytes where they needed them, and waited for nothing.
     pub hits: u64,
-    /// Times the device used the host's memory because it had no room.
+    /// Number of times the device used the host memory because the device had no room.
     pub fallbacks: u64,
-    /// When it was last used: the moves that buffers of the process had made by then. Of two buffers, the one with the
-    /// smaller number was used less recently.
+    /// Time of the last access: the number of moves that all buffers of the process had made by then. Of two buffers,
+    /// the one with the smaller number was used less recently.
     pub last_access: u64,
 }
 
 impl FallbackStats {
-    /// An access that moved nothing.
+    /// Counts an access that moved nothing.
     #[inline]
     pub(super) fn hit(&mut self) {
         self.hits += 1;
         self.last_access = MOVES.load(Ordering::Relaxed);
     }
 
-    /// An access that may move something: a new moment.
+    /// Counts an access that may move bytes: advances the logical clock.
     pub(super) fn touch(&mut self) {
         self.last_access = MOVES.fetch_add(1, Ordering::Relaxed) + 1;
     }
