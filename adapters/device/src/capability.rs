@@ -1,27 +1,27 @@
-//! What a device can do, found by trying, and which sides see its memory.
+//! What a device can do, found by trying each function, and which processors see writes to its memory.
 //!
-//! Promises upward: one table of bits for every backend; nothing above asks a driver whether it can.
-//! Asks from below: a backend tries each once, when it is opened.
+//! Promises upward: one set of bits for every backend; code above never asks a driver whether it can do something.
+//! Asks from below: a backend tries each function once, when it is opened.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// One bit for each thing a device was seen to do.
+    /// One bit for each function that was seen to work on the device.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Capabilities: u32 {
         /// Address space can be reserved and pages mapped under it, moved and unmapped.
         const PAGES = 1;
-        /// The driver has pools of its own, in stream order.
+        /// The driver has memory pools of its own, ordered by streams.
         const DRIVER_POOL = 1 << 1;
         /// Managed memory: one address for host and device.
         const MANAGED = 1 << 2;
         /// Host and device may use managed memory at the same time; it can be prefetched.
         const CONCURRENT_MANAGED = 1 << 3;
-        /// Host memory that the device reads and writes itself.
+        /// Pinned host memory, which the device reads and writes without a copy.
         const PINNED = 1 << 4;
         /// The user's own memory can be pinned.
         const REGISTRATION = 1 << 5;
-        /// At least one other device can be reached without going through the host.
+        /// This device can access the memory of at least one other device without going through the host.
         const PEERS = 1 << 6;
         /// The device has no memory of its own: it shares the host's.
         const INTEGRATED = 1 << 7;
@@ -29,32 +29,32 @@ bitflags! {
         const PAGEABLE = 1 << 8;
         /// Atomics of host and device on the same memory are atomic to each other.
         const HOST_ATOMICS = 1 << 9;
-        /// Free memory is the system's `MemAvailable`: what the driver calls free counts the page cache as used.
+        /// Free memory is the system's `MemAvailable`, since the driver's figure counts the page cache as used.
         const FREE_IS_AVAILABLE = 1 << 10;
-        /// Streams have names that are never used twice.
+        /// Streams have ids that the driver never reuses.
         const STREAM_NAMES = 1 << 11;
         /// Work is done in order of call, before the call returns: nothing is ever in flight.
         const SYNCHRONOUS = 1 << 12;
-        /// Many copies are one call of the driver.
+        /// One call of the driver can put many copies on a stream.
         const BATCHES = 1 << 13;
     }
 }
 
-/// How far a write is seen without a copy.
+/// Where a write to managed memory is visible without a copy.
 ///
-/// What a kernel wrote is seen by others after a fence in each case.
+/// In each case, other processors see a kernel's writes only after a memory fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
-    /// By host and devices alike, while kernels run.
+    /// On host and devices, even while kernels run.
     System,
-    /// By host and device, but not at the same time: after the stream is done.
+    /// On host and device, but not at the same time: on the host once the stream is done.
     Device,
-    /// By the device alone: bytes are copied.
+    /// On the device alone: bytes must be copied.
     Copies,
 }
 
 impl Capabilities {
-    /// Which sides see managed memory of the device without a copy.
+    /// Where a write to managed memory of the device is visible without a copy.
     ///
     /// # Example
     /// ```
@@ -73,35 +73,35 @@ impl Capabilities {
     }
 }
 
-/// What a backend is, found out once.
+/// What a device is and can do, found out once, when its backend is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// MemoryKind of backend: `cuda`, `host`.
+    /// Kind of backend: `cuda`, `host`.
     pub backend: &'static str,
-    /// Which of its devices.
+    /// Number of the device within its backend.
     pub ordinal: u32,
-    /// The device's own name.
+    /// The device's name.
     pub name: String,
-    /// Driver and its version, as people say it: `CUDA 12.8`.
+    /// Driver and its version, as shown to users: `CUDA 12.8`.
     pub driver: String,
-    /// Bytes of memory in all.
+    /// Total memory in bytes.
     pub total: u64,
-    /// Bytes of a page where pages can be mapped, a power of two; 0 elsewhere.
+    /// Size of a page in bytes where pages can be mapped, a power of two; 0 elsewhere.
     pub page_bytes: u64,
-    /// Other devices of the backend that can use this one's memory, by ordinal.
+    /// Ordinals of the backend's other devices that can access this one's memory.
     pub peers: Vec<u32>,
-    /// What it can do.
+    /// What the device can do.
     pub capabilities: Capabilities,
-    /// Why it cannot do the rest: a sentence each, for people.
+    /// Why the device lacks other capabilities: one sentence each, for users.
     pub notes: Vec<String>,
 }
 
-/// Memory of a device as of now. Bytes.
+/// Free and total memory of a device at one moment, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What could still be had.
+    /// Bytes that could still be allocated.
     pub free: u64,
-    /// All there is.
+    /// Bytes in total.
     pub total: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Graph capture: allocations that a graph keeps.
+//! Graph capture: memory that is allocated during a capture stays reserved for the graph.
 //!
 //! ```text
 //!   let pool = device.graph_pool()?;
@@ -13,13 +13,13 @@ use crate::stream::{Service, Stream};
 use std::fmt;
 use std::sync::Arc;
 
-/// Memory of one or more graphs; clones are the same pool.
+/// A memory pool of one or more graphs; clones are handles to the same pool.
 ///
-/// Keep a clone as long as the graphs: when the last is dropped, the memory goes back once its blocks are freed.
+/// Keep a clone as long as the graphs: once the last clone is dropped and all blocks are freed, the memory is released.
 #[derive(Clone)]
 pub struct GraphPool(Arc<GraphPoolHandle>);
 
-/// Closes the pool when the last handle goes.
+/// Closes the pool when the last clone of its [`GraphPool`] is dropped.
 struct GraphPoolHandle {
     service: Arc<dyn Service>,
     id: u32,
@@ -46,7 +46,7 @@ impl fmt::Debug for GraphPool {
     }
 }
 
-/// While it lives, allocations on its stream come from its pool, and no event is asked of the stream.
+/// While this lives, allocations on its stream come from its pool; no event is recorded on the stream or queried.
 #[must_use = "the capture ends when this is dropped"]
 #[derive(Debug)]
 pub struct Capture {
@@ -57,7 +57,7 @@ pub struct Capture {
 impl Stream {
     /// Routes this stream's allocations to a graph's pool until the result is dropped.
     ///
-    /// Call it before the driver's capture begins; drop the result after that capture ended.
+    /// Call this before the driver's capture begins; drop the result after that capture has ended.
     ///
     /// # Errors
     /// [`DeviceError::Capture`] when the stream is captured already; [`DeviceError::OtherDevice`].

@@ -1,4 +1,4 @@
-//! A device as users hold it.
+//! [`Device`]: the handle of a device that users hold.
 
 use crate::backend::{Backend, RawStream};
 use crate::block::DeviceBlock;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use terrace_core::pressure::{CachePolicy, Level, level_from};
 use terrace_core::{Block, Request, Violation};
 
-/// One device and its memory. Clones are the same device.
+/// One device and its memory. Clones are handles to the same device.
 ///
 /// # Example
 /// ```
@@ -38,44 +38,44 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device over any backend.
+    /// Opens a device over any backend.
     ///
     /// # Errors
-    /// [`DeviceError::BadOption`]; what the backend says.
+    /// [`DeviceError::BadOption`]; the backend's error.
     pub fn open(backend: impl Backend, options: DeviceOptions) -> Result<Self, DeviceError> {
         Ok(Self { service: DevicePool::open(backend, options)? })
     }
 
-    /// The host's memory behind the same face. Work is done at once, in order.
+    /// Opens the host's memory as a device. Work is done at once, in order of call.
     pub fn host() -> Self {
-        // The defaults are within their bounds, and the host backend asks nothing that can be refused at the start.
+        // The default options are valid, and the host backend makes no call here that can fail.
         match Self::open(HostBackend::new(), DeviceOptions::default()) {
             Ok(device) => device,
             Err(error) => unreachable!("the host backend opens with default options: {error}"),
         }
     }
 
-    /// What stands behind it.
+    /// The device's pool.
     pub(crate) fn service(&self) -> &Arc<dyn Service> {
         &self.service
     }
 
-    /// Whether a block is of this device.
+    /// Whether a block belongs to this device.
     pub(crate) fn owns(&self, block: &DeviceBlock) -> bool {
         self.service.is(block.service())
     }
 
-    /// What it is and can do.
+    /// What the device is and can do.
     pub fn description(&self) -> &Description {
         self.service.description()
     }
 
-    /// Its name, as the driver says it.
+    /// The device's name, as the driver reports it.
     pub fn name(&self) -> &str {
         &self.description().name
     }
 
-    /// Makes a stream.
+    /// Creates a stream.
     ///
     /// # Errors
     /// The driver's error.
@@ -83,28 +83,28 @@ impl Device {
         self.service.open_stream().map(Stream::new)
     }
 
-    /// The stream of a handle that another library made. Asked twice for the same, it gives the same.
+    /// Adopts a stream that other code created. Adopting the same handle again returns the same stream.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The handle is a live stream of this device, and stays one until every clone of the result and every block and transfer
-    /// of it is gone. Where a driver refuses handles that it does not know, one that was destroyed before costs a wait for
-    /// the whole device, not more.
+    /// The handle must be a live stream of this device until all clones of the result, and all blocks and transfers of
+    /// it, are gone. If other code destroys it earlier, and the driver refuses handles that it does not know, the pool
+    /// waits for the whole device instead of the stream.
     pub unsafe fn adopt_stream(&self, raw: RawStream) -> Result<Stream, DeviceError> {
         self.service.adopt_stream(raw, None).map(Stream::new)
     }
 
-    /// Adopts a stream that lives as long as `keeper` does.
+    /// Adopts a stream that stays alive as long as `keeper` does.
     ///
-    /// `keeper` is dropped when no stream or block here knows the handle any more.
+    /// `keeper` is dropped when no stream or block of this device uses the handle any more.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The handle is a live stream of this device, and stays one until `keeper` is dropped.
+    /// The handle must be a live stream of this device until `keeper` is dropped.
     pub unsafe fn adopt_kept_stream(
         &self,
         raw: RawStream,
@@ -117,16 +117,16 @@ impl Device {
     ///
     /// The granule is 256 bytes unless set otherwise.
     ///
-    /// A size that the stream freed before costs a look-up; no driver call, no event.
+    /// If the stream's cache holds a block of this size, the call costs a look-up: no driver call, no event.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`] when nothing helped; [`DeviceError::BadRequest`]; [`DeviceError::OtherDevice`].
+    /// [`DeviceError::OutOfMemory`]; [`DeviceError::BadRequest`]; [`DeviceError::OtherDevice`].
     #[inline]
     pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<DeviceBlock, DeviceError> {
         self.request(stream, Request::new(bytes), true)
     }
 
-    /// Memory at an alignment (bytes, a power of two up to 2 MiB).
+    /// Allocates memory at an alignment in bytes, a power of two up to 2 MiB.
     ///
     /// # Errors
     /// As for [`Device::allocate`].
@@ -135,18 +135,18 @@ impl Device {
         self.request(stream, Request::new(bytes).align(align), true)
     }
 
-    /// The same, without the fallback to pinned host memory.
+    /// As [`Self::allocate_aligned`], without the fallback to pinned host memory.
     pub(crate) fn allocate_own(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
         self.request(stream, Request::new(bytes).align(align), false)
     }
 
-    /// Allocates and frees blocks, so that a later step finds them cached; returns their bytes.
+    /// Allocates and frees blocks, so that later allocations find them cached; returns their bytes.
     ///
-    /// Takes so many blocks of each size at once; the stream then finds them in its cache or in the pool. The blocks that are live
-    /// at the step's peak are enough; for a peak in bytes alone, name 32 blocks of a 32nd of it.
+    /// `blocks` lists sizes in bytes and how many of each. List the blocks that are live at the peak of a later step;
+    /// if only the bytes at the peak are known, list 32 blocks of a 32nd of them.
     ///
     /// # Errors
-    /// As for [`Device::allocate`]: what was taken before stays ready.
+    /// As for [`Device::allocate`]; blocks allocated before the error stay cached.
     ///
     /// # Example
     /// ```
@@ -160,7 +160,7 @@ impl Device {
     /// # Ok::<(), terrace_device::DeviceError>(())
     /// ```
     pub fn warm_up(&self, stream: &Stream, blocks: &[(u64, u32)]) -> Result<u64, DeviceError> {
-        // All are live at once, or the second would be cut from the first; the largest first, as best fit likes them.
+        // All blocks are live at once, or the second would reuse the first's memory; best fit packs the largest first.
         let mut sizes = blocks.to_vec();
         sizes.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
         let mut live = Vec::new();
@@ -168,7 +168,7 @@ impl Device {
             for _ in 0..count {
                 let block = self.allocate(stream, bytes)?;
                 if block.is_fallback() {
-                    // The device is full: the host's memory is not warmed up for it.
+                    // The device is full: a fallback to pinned host memory warms up nothing.
                     return Ok(live.iter().map(DeviceBlock::bytes).sum());
                 }
                 live.push(block);
@@ -177,20 +177,20 @@ impl Device {
         Ok(live.iter().map(DeviceBlock::bytes).sum())
     }
 
-    /// Allocates pinned host memory for a stream's copies, out of a pool of its own.
+    /// Allocates pinned host memory for a stream's copies, from a separate pool.
     ///
     /// Its bytes are undefined; no work of an earlier owner is in flight on it.
     ///
     /// # Errors
-    /// As for [`Device::allocate`]; that the device has none.
+    /// As for [`Device::allocate`]; an error if the device has no pinned memory.
     pub fn allocate_pinned(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
         self.side(stream, Request::new(bytes).align(align), HostMemory::Pinned)
     }
 
-    /// Managed memory for a stream, out of a pool of its own.
+    /// Allocates managed memory for a stream, from a separate pool.
     ///
     /// # Errors
-    /// As for [`Device::allocate`]; that the device has none.
+    /// As for [`Device::allocate`]; an error if the device has no managed memory.
     pub(crate) fn allocate_managed(&self, stream: &Stream, bytes: u64, align: u64) -> Result<DeviceBlock, DeviceError> {
         self.side(stream, Request::new(bytes).align(align), HostMemory::Managed)
     }
@@ -226,15 +226,15 @@ impl Device {
 
     /// Wraps memory that was not allocated here as a block of this device.
     ///
-    /// Once the block is dropped and its streams are done, it is handed to `release`; without one it stays its owner's.
+    /// Once the block is dropped and its streams are done, `release` gets the memory; without one its owner keeps it.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; [`DeviceError::BadRequest`] for no bytes.
     ///
     /// # Safety
-    /// The range is memory that this device can use, for as long as the block lives and its streams use it; all other
-    /// writes to it meanwhile are in stream order. `release` is called by a later call on the device, without a lock; it must
-    /// not own a block of the device.
+    /// The range must be memory that this device can access while the block lives and its streams use it; all other
+    /// writes to it in that time must be in stream order. A later call on the device calls `release`, with no lock
+    /// held; `release` must not own a block of the device.
     pub unsafe fn wrap(
         &self,
         stream: &Stream,
@@ -252,15 +252,16 @@ impl Device {
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
-    /// The user's own memory, pinned, as a block of this device. Dropped, it is unpinned once its streams are done, and handed
-    /// to `rest` then; where the driver refuses, it stays pinned, and `rest` is not called.
+    /// Pins memory of the user as a block of this device. Once the block is dropped and its streams are done, the
+    /// memory is unpinned and passed to `rest`; if the driver refuses to unpin it, `rest` is not called.
     ///
     /// # Errors
-    /// [`DeviceError::OtherDevice`]; that the device cannot; the driver's error. The memory is as it was.
+    /// [`DeviceError::OtherDevice`]; an error if the device cannot pin; the driver's error. The memory is unchanged
+    /// then.
     ///
     /// # Safety
-    /// The range is memory of this process, and stays so until `rest` has it, or the taker of the block's release has
-    /// unregistered the memory.
+    /// The range must be memory of this process until `rest` is called with it, or until the caller that removed the
+    /// block's release callback has unregistered it.
     pub(crate) unsafe fn pin(
         &self,
         stream: &Stream,
@@ -282,7 +283,8 @@ impl Device {
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
-    /// Memory of the device as of now. On devices that share the host's, what the system calls available.
+    /// Free and total memory as of now. Where the device shares the host's memory, free is the system's available
+    /// memory.
     ///
     /// # Errors
     /// The driver's error.
@@ -290,14 +292,14 @@ impl Device {
         self.service.memory()
     }
 
-    /// How full the pool's share of the device is.
+    /// Memory pressure: how much of the pool's capacity is in use.
     pub fn pressure(&self) -> Level {
         let pool = self.stats().pool;
         let begins = self.service.options().pressure.map(|share| (share * 1000.0).round() as u64);
         level_from(pool.in_use, pool.capacity, begins)
     }
 
-    /// Counters.
+    /// Counters of the device.
     pub fn stats(&self) -> DeviceStats {
         self.service.stats()
     }
@@ -307,48 +309,48 @@ impl Device {
         self.service.trim(false);
     }
 
-    /// Releases all unused memory to the driver; returns its bytes. Waits for what is in flight.
+    /// Releases all unused memory to the driver; returns its bytes. Waits for work in flight.
     pub fn trim(&self) -> u64 {
         self.service.trim(true)
     }
 
-    /// Releases unused memory if more than `bytes` are taken from the driver; returns its bytes.
+    /// Releases all unused memory if more than `bytes` bytes are reserved from the driver; returns the bytes released.
     pub fn shrink(&self, bytes: u64) -> u64 {
         if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
     }
 
-    /// Lets the streams' caches follow the pressure: smaller above 80 %, larger below 30 %.
+    /// Adapts the sizes of the streams' caches to the pressure: smaller above 80 % use, larger below 30 %.
     pub fn adapt(&self) {
         let options = self.service.options();
         let (min, max) = (options.cached / 16, options.cached.saturating_mul(16));
         self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
-    /// Changes the most bytes to take from the driver; 0: no limit. What is over it stays.
+    /// Sets the limit of bytes reserved from the driver, 0 for none. Memory above a lower limit stays reserved.
     pub fn set_capacity(&self, bytes: u64) {
         self.service.set_capacity(bytes);
     }
 
-    /// Sets the hook that is called when memory ran out.
+    /// Sets a hook that is called when an allocation finds no memory.
     ///
-    /// It may drop blocks, and says whether to try again. It is called again as long as memory came free; requests that it makes
-    /// itself do not call it. What it owns lives until another is set: let it own no blocks or devices but through a `Weak`, or
-    /// call [`Device::forget_hook`].
+    /// The hook may drop blocks, and returns whether to try again. It is called again as long as it freed memory; its
+    /// own allocations do not call it. It lives until another hook is set: it must own blocks or devices by a `Weak`
+    /// only, or the caller must call [`Device::forget_hook`].
     pub fn on_out_of_memory(&self, hook: impl Fn(&OutOfMemory) -> bool + Send + Sync + 'static) {
         self.service.set_hook(Some(Arc::new(hook)));
     }
 
-    /// No hook is called from now on; what it owned is dropped.
+    /// Removes the hook and drops it.
     pub fn forget_hook(&self) {
         self.service.set_hook(None);
     }
 
-    /// Turns the fallback to pinned host memory on or off. Blocks that it gave stay.
+    /// Turns the fallback to pinned host memory on or off. Existing fallback blocks stay.
     pub fn set_fallback(&self, on: bool) {
         self.service.set_fallback(on);
     }
 
-    /// A private pool for captured graphs.
+    /// Creates a private memory pool for captured graphs.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
@@ -356,16 +358,16 @@ impl Device {
         GraphPool::new(Arc::clone(&self.service))
     }
 
-    /// Whether this device can use another's memory without going through the host.
+    /// Whether this device can access another's memory without going through the host.
     pub fn can_reach(&self, other: &Self) -> bool {
         let (mine, theirs) = (self.description(), other.description());
         mine.backend == theirs.backend && mine.ordinal != theirs.ordinal && self.service.can_reach(theirs.ordinal)
     }
 
-    /// Lets kernels on this device use another's blocks, now and later.
+    /// Lets kernels on this device access another's blocks, present and future ones.
     ///
     /// # Errors
-    /// The driver's: for devices that cannot reach each other, that it is not supported.
+    /// The driver's error: [`FaultReason::Unsupported`] for devices that cannot reach each other.
     pub fn reach(&self, other: &Self) -> Result<(), DeviceError> {
         if self.description().backend != other.description().backend {
             let fault = Fault::of("reach a device of another kind", FaultReason::Unsupported);
@@ -375,17 +377,17 @@ impl Device {
         other.service.share(self.description().ordinal)
     }
 
-    /// How far a write is seen without a copy.
+    /// Where a write to managed memory is visible without a copy.
     pub fn visibility(&self) -> Visibility {
         self.description().capabilities.visibility()
     }
 
-    /// Checks every invariant: of the arenas, the fences, the streams' caches, and the blocks that wait.
+    /// Checks every invariant: of the arenas, the fences, the streams' caches, and the blocks held for other streams.
     ///
     /// O(n log n); for tests.
     ///
     /// # Errors
-    /// The clause that does not hold.
+    /// The clause that is violated.
     pub fn check(&self) -> Result<(), Violation> {
         self.service.check()
     }

@@ -1,18 +1,18 @@
-//! What goes wrong on a device, and what to do about it.
+//! Errors of a device, and what the user can do about them.
 //!
-//! Promises upward: every failure names the device and the block or stream it speaks of; nothing here asks a driver.
+//! Promises upward: every error names the device and the block or stream concerned; showing one makes no driver call.
 
 use crate::fault::Fault;
 use std::fmt;
 use terrace_core::Cause;
 use terrace_core::residence::ResidenceError;
 
-/// A block, as errors name it.
+/// Address and size of a block, by which errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockId {
-    /// Where it lies.
+    /// Address of the block's first byte.
     pub address: u64,
-    /// Bytes it holds.
+    /// Size of the block in bytes.
     pub bytes: u64,
 }
 
@@ -22,80 +22,80 @@ impl fmt::Display for BlockId {
     }
 }
 
-/// What was asked when memory ran out, and what there was. Bytes.
+/// A request that found no memory, and the state of the pool at that moment. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Asked for.
+    /// Bytes requested.
     pub asked: u64,
-    /// The largest free block at that moment.
+    /// Size of the largest free block.
     pub largest_free: u64,
-    /// Taken from the driver.
+    /// Bytes reserved from the driver.
     pub reserved: u64,
-    /// In live blocks.
+    /// Bytes in live blocks.
     pub in_use: u64,
-    /// The most to take from the driver; 0: no limit.
+    /// Limit of the bytes reserved from the driver; 0: no limit.
     pub capacity: u64,
-    /// What stood in the way.
+    /// Why the request failed.
     pub cause: Cause,
-    /// What the driver said, when it was asked for more and refused.
+    /// The driver's refusal, if the pool asked it for more memory.
     pub fault: Option<Fault>,
 }
 
-/// What goes wrong on a device.
+/// An error of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The request can never be met: the rule it breaks.
+    /// The request breaks a rule, so it can never succeed.
     BadRequest {
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u64,
-        /// Alignment asked for.
+        /// Alignment requested, in bytes.
         align: u64,
         /// The rule.
         rule: &'static str,
     },
-    /// An option has a value that does not work: the rule it breaks.
+    /// An option's value breaks a rule, which this text states.
     BadOption(&'static str),
-    /// No memory, after everything that could be given back was.
+    /// No memory, even after all unused memory was released.
     OutOfMemory(Box<OutOfMemory>),
-    /// A block or stream of another device.
+    /// A block or stream belongs to another device than the one called.
     OtherDevice {
         /// The block; `None` when it is a stream.
         block: Option<BlockId>,
-        /// The device it belongs to.
+        /// Name of the device that the block or stream belongs to.
         of: String,
-        /// The device that was asked.
+        /// Name of the device that was called.
         asked: String,
     },
-    /// A range that leaves its block.
+    /// A range exceeds its block.
     OutOfBounds {
         /// The block.
         block: BlockId,
-        /// First byte of the range.
+        /// Offset of the range in the block, in bytes.
         offset: u64,
-        /// Its bytes.
+        /// Size of the range in bytes.
         bytes: u64,
     },
-    /// A buffer's newest bytes are not where they would have to be.
+    /// A buffer's newest bytes are not where the call needs them.
     Residence(ResidenceError),
-    /// The stream's graph capture is the wrong way round for this.
+    /// The call is not allowed while a graph is captured on the stream: the text says what to do.
     Capture(&'static str),
-    /// The device is lost, or this is a forked child.
+    /// The device is lost, or this process is a forked child of the one that opened it.
     Lost {
-        /// Its name.
+        /// The device's name.
         device: String,
-        /// What the driver said first.
+        /// The driver's first fatal fault.
         fault: Fault,
-        /// The block that was to be used, if any.
+        /// The block that the call was to use, if any.
         block: Option<BlockId>,
     },
-    /// The transfer was given up before all of it was done.
+    /// The transfer was cancelled before all of its bytes were moved.
     Cancelled,
-    /// The driver refused.
+    /// The driver refused a call.
     Driver {
         /// The device's name.
         device: String,
-        /// What it said.
+        /// The driver's refusal.
         fault: Fault,
     },
 }

@@ -1,30 +1,30 @@
-//! What a driver says when it refuses a call.
+//! A driver's refusal of a call.
 //!
-//! Promises upward: a small `Copy` value that names the call, the driver's code and what kind of refusal it is; nothing
-//! here asks a driver anything, so an error can be shown when there is no driver.
-//! Asks from below: backends translate their codes once.
+//! Promises upward: a small `Copy` value that names the call, the driver's code and the kind of refusal; showing it
+//! makes no driver call, so an error can be shown when no driver is loaded.
+//! Asks from below: each backend maps its driver's codes to a [`FaultReason`].
 
 use std::fmt;
 use terrace_core::SourceError;
 
-/// What kind of refusal a code is: all that the layers above decide by.
+/// Kinds of refusal: the layers above decide by the kind alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultReason {
-    /// The device has not that much memory left.
+    /// The device has too little memory left.
     OutOfMemory,
-    /// This device or driver cannot do that.
+    /// This device or driver cannot do what the call asks.
     Unsupported,
-    /// A stream, event or address that the driver does not know (any more).
+    /// The driver does not know the stream, event or address, or knows it no longer.
     BadHandle,
-    /// Not now: the call would disturb a graph capture.
+    /// The call is refused for now: it would disturb a graph capture.
     Capturing,
-    /// The context is gone for good: a kernel faulted, the device fell off the bus, the process ends.
+    /// The context is gone for good: a kernel faulted, the device fell off the bus, or the process is ending.
     Lost,
-    /// A driver does not work in a child of the process that opened it.
+    /// This process is a forked child of the one that opened the driver: the driver does not work here.
     Forked,
-    /// Not now, for a reason of the system's: the same call may do later.
+    /// The call is refused for a temporary reason of the system's: the same call may succeed later.
     Transient,
-    /// The driver has no such function.
+    /// The driver's library lacks the function.
     Missing,
     /// Anything else.
     Other,
@@ -39,18 +39,18 @@ pub struct Fault {
     pub code: i32,
     /// The driver's name for the code; empty when it has none.
     pub name: &'static str,
-    /// What kind it is.
+    /// The kind of refusal.
     pub reason: FaultReason,
 }
 
 impl Fault {
-    /// A refusal that has no code: of `call`, for `reason`.
+    /// A refusal of `call` for `reason`, without a code of the driver's.
     pub const fn of(call: &'static str, reason: FaultReason) -> Self {
         Self { call, code: 0, name: "", reason }
     }
 
-    /// The same of a wait after which memory goes to others: what is not known to be done is never done. A capture in the way
-    /// is no such thing.
+    /// For a refused wait before memory is reused: nothing proves now that work in flight is done, so the fault becomes
+    /// [`FaultReason::Lost`]. Fatal faults, and refusals because of a graph capture, stay as they are.
     pub(crate) fn unproven(self) -> Self {
         if self.reason == FaultReason::Capturing || self.is_fatal() {
             self
@@ -59,7 +59,7 @@ impl Fault {
         }
     }
 
-    /// Whether the device cannot be used any more.
+    /// Whether the device is unusable from now on.
     pub const fn is_fatal(&self) -> bool {
         matches!(self.reason, FaultReason::Lost | FaultReason::Forked)
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl From<Fault> for SourceError {
-    /// As the core's structures see it: memory that is not there, or a source that failed.
+    /// The fault as an error of the core's: no memory, unsupported, or a source that failed.
     fn from(fault: Fault) -> Self {
         match fault.reason {
             FaultReason::OutOfMemory => Self::OutOfMemory { available: 0 },
@@ -106,7 +106,7 @@ impl From<Fault> for SourceError {
 mod tests {
     use super::{Fault, FaultReason};
 
-    /// In the child no device can be opened, whatever it does first.
+    /// A forked child cannot open a device, so the text must not advise to open one.
     #[test]
     fn a_forked_child_is_told_what_can_be_done() {
         let said = Fault::of("fork", FaultReason::Forked).to_string();

@@ -13,14 +13,14 @@ impl<B: Backend> Fences<B> {
         table.check(self.0.sole.load(Ordering::Relaxed))
     }
 
-    /// Whether a free may have been given this ticket. A stream that is forgotten has reached all of its tickets.
+    /// Whether the ticket may belong to a free. A stream that is not in the table has done all of its tickets.
     pub(crate) fn is_issued(&self, owner: Owner, ticket: u64) -> bool {
         self.table().by_owner.get(&owner.0).is_none_or(|stream| ticket <= stream.next())
     }
 }
 
 impl EventTable {
-    /// Checks the table; `sole` is the only stream.
+    /// Checks the table; `sole` is the owner of the only stream, or [`NO_STREAM`].
     fn check(&self, sole: u32) -> Result<(), Violation> {
         self.by_owner.iter().try_for_each(|(&owner, stream)| stream.check(owner))?;
         let pending = self.by_owner.values().flat_map(|stream| stream.pending());
@@ -46,7 +46,8 @@ mod tests {
     use crate::backend::{RawEvent, RawStream};
     use std::collections::BTreeMap;
 
-    /// Stream 1 has one event done and two pending; stream 2 has one pending; a thread waits for it; one event is spare.
+    /// Stream 1 has one event done and two pending; stream 2 has one pending, which two threads wait for; two are
+    /// spare.
     fn table() -> EventTable {
         let mut by_owner = BTreeMap::new();
         for (owner, events) in [(1, 1..4), (2, 4..5)] {
@@ -60,12 +61,12 @@ mod tests {
         EventTable { by_owner, spare, awaited, bridge: Some((1, 3)), recorded: 4 }
     }
 
-    /// What the check says of a table whose stream 1 was changed.
+    /// The clause that the check reports once stream 1 was changed, or "nothing".
     fn said_of_stream(change: impl FnOnce(&mut StreamEvents)) -> &'static str {
         said(|table| change(table.by_owner.get_mut(&1).expect("there")), NO_STREAM)
     }
 
-    /// What the check says of a table that was changed.
+    /// The clause that the check reports once the table was changed, or "nothing".
     fn said(change: impl FnOnce(&mut EventTable), sole: u32) -> &'static str {
         let mut table = table();
         change(&mut table);
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(said(|table| table.bridge = Some((3, 0)), NO_STREAM), clause);
         let clause = "the only stream is not closed, and there is no other";
         assert_eq!(said(|_| (), 1), clause);
-        // Without stream 2, nor a thread that waits for its event.
+        // Leaves stream 1 as the only one, in state `standing`: removes stream 2 and the waits for its event.
         let alone = |table: &mut EventTable, standing| {
             table.by_owner.remove(&2);
             table.awaited.clear();

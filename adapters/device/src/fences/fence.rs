@@ -1,4 +1,4 @@
-//! The fence as the core's arena sees it.
+//! [`Fences`] as the core's arena uses them: its trait [`Fence`].
 
 use super::Fences;
 use crate::backend::Backend;

@@ -1,18 +1,18 @@
-//! When memory freed on one stream may be used on another: events of the driver, asked for as rarely as can be.
+//! Decides when memory freed on one stream may be reused on another, by events of the driver, as few as possible.
 //!
-//! Promises upward: a free costs no driver call; an event is recorded at a poll or wait, one for all that a
-//! stream freed until then; while a device has a single stream there are no events at all.
+//! Promises upward: a free costs no driver call; an event is recorded only at a poll or wait, one for all that its
+//! stream freed until then; while a device has a single stream, no event is recorded at all.
 //! Asks from below: a stream does its work in order; [`Backend::record`], [`query`](Backend::query),
 //! [`wait`](Backend::wait), [`order`](Backend::order).
 //!
 //! ```text
 //!   one stream      free ──► range at once: the next request is on the same stream
-//!   a second one    is made to wait for the first (on the device), once: what is free now is free for both
-//!   many            free ──► waits with a ticket ──► poll: an event, asked ──► range
+//!   a second one    is made to wait for the first (on the device), once: memory free now is free for both
+//!   many            free ──► waits with a ticket ──► poll: event recorded, queried ──► range
 //! ```
 //!
-//! Tickets count a stream's events: a free gets the number of the next event, which is recorded by the first poll that needs
-//! it. It may cover more than the free, never less.
+//! A ticket is the number of an event on its stream: a free gets the number of the stream's next event, which the first
+//! poll that needs it records. The event may cover more work than the free, never less.
 
 mod check;
 mod fence;
@@ -28,33 +28,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stream_events::{StreamEvents, StreamState};
 use terrace_core::{FenceState, Owner};
 
-/// No stream is the only one.
+/// Value of `sole` while there is no only stream.
 const NO_STREAM: u32 = u32::MAX;
 
-/// The fence of everything on one device. Clones are the same.
+/// The fences of one device's streams. Clones are handles to the same table.
 pub(crate) struct Fences<B: Backend>(Arc<FencesShared<B>>);
 
 struct FencesShared<B: Backend> {
     backend: Arc<B>,
     health: Arc<DeviceHealth>,
-    /// The only stream, as long as there is one and no other's work is in flight; changed with `table` locked.
+    /// Owner of the only stream, while one is open and no other's work is in flight; changed only with `table` locked.
     sole: Arc<AtomicU32>,
-    /// Whether the only stream freed memory since it was last waited for: its work may still write to free memory.
+    /// Whether the only stream freed memory since the last wait for it: its work in flight may still write that memory.
     dirty: AtomicBool,
     table: Mutex<EventTable>,
 }
 
 struct EventTable {
-    /// Streams that are open, or closed with work in flight. One that is not here has done everything.
+    /// Streams that are open, or closed with work in flight. A stream that is not in here has done all its work.
     by_owner: BTreeMap<u32, StreamEvents>,
-    /// Events that no ticket needs, to be recorded again.
+    /// Events that no ticket needs any more, to be recorded again.
     spare: Vec<RawEvent>,
-    /// Events that threads wait for without the lock, once for each waiter: not recorded anew meanwhile, or the wait
-    /// would be for what came after.
+    /// Events that threads wait for without the lock, one entry per waiter. Such an event must not be recorded again
+    /// before the wait ends, or the thread would wait for later work too.
     awaited: Vec<RawEvent>,
-    /// The event that covers what was free when the second stream came: pages under it may not move before.
+    /// Owner and ticket of the event that covers memory which was free when the second stream opened: pages under that
+    /// memory must not move before the event has completed.
     bridge: Option<(u32, u64)>,
-    /// Events recorded so far.
+    /// Number of events recorded so far.
     recorded: u64,
 }
 
@@ -72,7 +73,8 @@ impl<B: Backend> Fences<B> {
         Self(Arc::new(FencesShared { backend, health, sole, dirty, table }))
     }
 
-    /// The table is consistent between any two calls, so what a panicking thread left is.
+    /// Locks the table. It is consistent between any two calls, so it is used even after a thread panicked with the
+    /// lock.
     fn table(&self) -> MutexGuard<'_, EventTable> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,20 +84,20 @@ impl<B: Backend> Fences<B> {
         self.0.sole.load(Ordering::Relaxed) == owner.0
     }
 
-    /// The owner of the only stream, as long as there is one.
+    /// The owner of the only stream, or [`NO_STREAM`].
     pub(crate) fn sole(&self) -> Arc<AtomicU32> {
         Arc::clone(&self.0.sole)
     }
 
-    /// Events recorded so far.
+    /// Number of events recorded so far.
     pub(crate) fn events(&self) -> u64 {
         self.table().recorded
     }
 
-    /// A stream begins to use the device's memory.
+    /// Registers a stream, before it uses the device's memory.
     ///
     /// # Errors
-    /// The driver's, when the stream cannot be made to wait for the others; it is not known here then.
+    /// The driver's error, if the stream cannot be made to wait for the earlier ones; it is then not registered.
     pub(crate) fn open(&self, owner: Owner, raw: RawStream) -> Result<(), Fault> {
         let mut table = self.table();
         self.reap(&mut table);
@@ -120,14 +122,14 @@ impl<B: Backend> Fences<B> {
         let captured = || unsafe { self.0.backend.is_capturing(raw) };
         if let Some((owner, ticket)) = table.bridge {
             match table.by_owner.get(&owner).and_then(|line| line.event(ticket)) {
-                // A captured stream cannot wait for it: the host does.
+                // A captured stream cannot wait for the event: the calling thread waits instead.
                 Some(event) if captured()? => {
                     self.wait_event(event)?;
                     table.reached(owner, ticket);
                 }
                 // SAFETY: as above; the table destroys none of its events.
                 Some(event) => unsafe { self.0.backend.order(raw, event) }?,
-                // No event stands for it: it is done, or the host waits.
+                // No event is pending for the ticket: its work is done, or this thread waits for it.
                 None => self.wait_for(table, owner, ticket)?,
             }
         }
@@ -136,7 +138,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Closes a stream that is about to be destroyed: one last event covers its work.
+    /// Closes a stream that is about to be destroyed: a last event covers its work.
     pub(crate) fn close(&self, owner: Owner) {
         let mut table = self.table();
         let last = table.next(owner.0);
@@ -149,7 +151,9 @@ impl<B: Backend> Fences<B> {
         }
         if let Some(line) = table.by_owner.get_mut(&owner.0) {
             if covered.is_err() {
-                // No event covers its end: `ask` and `event_of` wait for the device instead.
+                // The last event was refused. Count its ticket as recorded, so that `ask` and `event_of` wait for the
+                // device.
+                // to reach it.
                 line.recorded += 1;
             }
             line.standing = StreamState::Closed;
@@ -157,43 +161,43 @@ impl<B: Backend> Fences<B> {
         self.reap(&mut table);
     }
 
-    /// Records that a capture begins or ends on the stream: no event may be recorded or queried meanwhile.
+    /// Notes that a capture begins or ends on the stream: in between, no event may be recorded on it or queried.
     pub(crate) fn capture(&self, owner: Owner, begins: bool) {
         if let Some(line) = self.table().by_owner.get_mut(&owner.0) {
             line.capturing = begins;
         }
     }
 
-    /// Whether a stream is known and work can be put on it.
+    /// Whether a stream is registered, and events can be recorded on it.
     pub(crate) fn is_open(&self, owner: Owner) -> bool {
         self.table().by_owner.get(&owner.0).is_some_and(StreamEvents::is_open)
     }
 
-    /// Tickets that cover everything on the device so far.
+    /// For each stream, the ticket that covers all work put on it so far.
     pub(crate) fn everything(&self) -> Vec<(Owner, u64)> {
         let table = self.table();
         table.by_owner.keys().map(|&owner| (Owner(owner), table.next(owner))).collect()
     }
 
-    /// The ticket that covers everything a stream did so far, also while it is the only one.
+    /// The ticket that covers all work put on a stream so far, even while it is the only stream.
     pub(crate) fn ticket(&self, owner: Owner) -> u64 {
         self.table().next(owner.0)
     }
 
-    /// Whether the driver has reached a stream's ticket, also while the stream is the only one. With `wait`, waits for it.
+    /// Whether a stream has done the work up to a ticket, even while it is the only stream. With `wait`, waits for it.
     pub(crate) fn reached(&self, owner: Owner, ticket: u64, wait: bool) -> FenceState {
         if self.0.health.check().is_err() {
             return FenceState::Failed;
         }
         let mut table = self.table();
         if wait {
-            // Refused twice: the block waits on.
+            // If the driver refuses twice, the ticket stays pending.
             let _ = insist(|| self.wait_for(&mut table, owner.0, ticket));
         } else if table.by_owner.get(&owner.0).is_some_and(|line| !line.capturing && line.done < ticket) {
             if table.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket)
                 && !self.is_idle(&mut table, owner.0)
             {
-                // Refused: it is asked for again at the next poll.
+                // If the driver refuses, the next poll tries again.
                 let _ = self.record_event(&mut table, owner.0);
             }
             self.ask(&mut table, owner.0);
@@ -206,7 +210,7 @@ impl<B: Backend> Fences<B> {
     pub(crate) fn cover(&self, owner: Owner, ticket: u64) {
         let mut table = self.table();
         if table.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket) {
-            // Refused: as in `reached`.
+            // If the driver refuses, a later poll tries again.
             let _ = self.record_event(&mut table, owner.0);
         }
     }
@@ -244,7 +248,8 @@ impl<B: Backend> Fences<B> {
         unsafe { self.0.backend.wait(event) }.map_err(|fault| self.0.health.note(fault))
     }
 
-    /// Whether an open stream has done everything: then no event is needed. Refused: an event is asked, which says more.
+    /// Whether an open stream has done all its work, so that no event is needed. False if the driver refuses: recording
+    /// an event then shows why.
     fn is_idle(&self, table: &mut EventTable, owner: u32) -> bool {
         let Some(line) = table.by_owner.get_mut(&owner).filter(|line| line.is_open()) else { return false };
         // SAFETY: a stream is closed here before it is destroyed, and this one is open.
@@ -255,7 +260,7 @@ impl<B: Backend> Fences<B> {
         idle
     }
 
-    /// Whether the driver denies, asked once more, that there is such a stream.
+    /// Calls the driver once more: whether it denies again that the stream exists.
     fn is_denied(&self, raw: RawStream) -> bool {
         // SAFETY: the stream of an open line: closed here before it is destroyed. If its maker destroyed it all the same, the
         // driver was asked for an event on it a moment ago.
@@ -263,8 +268,8 @@ impl<B: Backend> Fences<B> {
         asked.is_err_and(|fault| fault.reason == FaultReason::BadHandle)
     }
 
-    /// Queries the stream's events, the oldest first, up to one that is not done. For a closed stream without events that is
-    /// not done (its last event was refused), waits for the device.
+    /// Queries the stream's events, oldest first, up to one that has not completed. For a closed stream whose last
+    /// event was refused and which has no other, waits for the whole device.
     fn ask(&self, table: &mut EventTable, owner: u32) {
         if let Some(line) = table.by_owner.get(&owner)
             && line.is_closed()
@@ -290,7 +295,8 @@ impl<B: Backend> Fences<B> {
         }
     }
 
-    /// Removes closed streams that are done; an open stream that is left alone becomes the only one and needs no events.
+    /// Removes closed streams that are done; if one open stream remains alone, it becomes the only one and needs no
+    /// events.
     fn reap(&self, table: &mut EventTable) {
         let closed: Vec<u32> =
             table.by_owner.iter().filter(|(_, line)| line.is_closed()).map(|(&owner, _)| owner).collect();
@@ -310,7 +316,8 @@ impl<B: Backend> Fences<B> {
             && line.is_open()
             && self.0.sole.load(Ordering::Relaxed) == NO_STREAM
         {
-            // What waits for its own fences is free for it now, and may be in flight.
+            // Blocks that wait for the remaining stream's own fences become free for it at once; its work may still use
+            // them.
             self.0.dirty.store(true, Ordering::Relaxed);
             self.0.sole.store(owner, Ordering::Relaxed);
         }
@@ -327,7 +334,7 @@ impl EventTable {
         self.by_owner.get(&owner).map_or(0, StreamEvents::next)
     }
 
-    /// Whether everything up to a ticket has happened, as it has on a stream that is forgotten.
+    /// Whether all work up to a ticket is done. For a stream that is not in the table, it is.
     fn is_done(&self, owner: u32, ticket: u64) -> bool {
         self.by_owner.get(&owner).is_none_or(|line| line.done >= ticket)
     }
@@ -338,14 +345,14 @@ impl EventTable {
         Some(self.spare.swap_remove(at))
     }
 
-    /// Removes one waiter of an event.
+    /// Removes one of an event's waiters from `awaited`.
     fn let_go(&mut self, event: RawEvent) {
         if let Some(at) = self.awaited.iter().position(|awaited| *awaited == event) {
             self.awaited.swap_remove(at);
         }
     }
 
-    /// Marks a stream's events up to a ticket as done; they become spare.
+    /// Marks all work of a stream up to a ticket as done; its events become spare.
     fn reached(&mut self, owner: u32, ticket: u64) {
         if let Some(line) = self.by_owner.get_mut(&owner) {
             self.spare.extend(line.reached(ticket));

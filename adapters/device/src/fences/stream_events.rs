@@ -1,6 +1,6 @@
-//! One stream's events.
+//! Events and tickets of one stream.
 //!
-//! Promises upward: tickets rise by one with each event; what is done never goes back.
+//! Promises upward: each event gets the next ticket; work that is marked as done stays so.
 //! Asks from below: nothing.
 
 use crate::backend::{RawEvent, RawStream};
@@ -11,26 +11,26 @@ use terrace_core::error::ensure;
 /// Whether events can still be recorded on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
-    /// An event can be recorded, and covers the work so far.
+    /// Events can be recorded; each covers all work put on the stream before it.
     Open,
-    /// Two calls of the driver denied the stream; a wait for its work waits for the device.
+    /// The driver denied twice that the stream exists: waiting for its work means waiting for the whole device.
     Denied,
     /// The stream is about to be destroyed, or was: no event can be recorded.
     Closed,
 }
 
-/// What is known of one stream.
+/// Events and tickets of one stream.
 #[derive(Debug)]
 pub(super) struct StreamEvents {
     pub(super) raw: RawStream,
     /// The ticket of the last event recorded.
     pub(super) recorded: u64,
-    /// Everything up to this ticket has happened; at most `recorded`.
+    /// All work up to this ticket is done; at most `recorded`.
     pub(super) done: u64,
-    /// Events recorded and not seen to happen: tickets `done + 1` to `recorded`, unless the driver lost them.
+    /// Events not seen to complete, with tickets from `done + 1` to `recorded`; a ticket without an event is left out.
     events: VecDeque<(u64, RawEvent)>,
     pub(super) standing: StreamState,
-    /// Whether a graph is captured on it.
+    /// Whether a graph is being captured on the stream.
     pub(super) capturing: bool,
 }
 
@@ -39,7 +39,7 @@ impl StreamEvents {
         Self { raw, recorded: 0, done: 0, events: VecDeque::new(), standing: StreamState::Open, capturing: false }
     }
 
-    /// Adds the next event.
+    /// Adds an event, which gets the next ticket.
     pub(super) fn push(&mut self, event: RawEvent) {
         self.recorded += 1;
         self.events.push_back((self.recorded, event));
@@ -51,29 +51,29 @@ impl StreamEvents {
         self.reached(self.recorded)
     }
 
-    /// The oldest event that was not seen to happen.
+    /// The oldest event that was not seen to complete, with its ticket.
     pub(super) fn oldest(&self) -> Option<(u64, RawEvent)> {
         self.events.front().copied()
     }
 
-    /// The first event that covers a ticket; `None` if there is none or it was seen to be done.
+    /// The first event that covers a ticket; `None` if none does, or it was seen to complete.
     pub(super) fn event(&self, ticket: u64) -> Option<RawEvent> {
         self.events.iter().find(|(covers, _)| *covers >= ticket).map(|(_, event)| *event)
     }
 
-    /// Marks everything up to a ticket as done; returns the events, to be recorded again.
+    /// Marks all work up to a ticket as done; returns its events, to be recorded again.
     pub(super) fn reached(&mut self, ticket: u64) -> Vec<RawEvent> {
         self.done = self.done.max(ticket);
         let count = self.events.partition_point(|(covers, _)| *covers <= ticket);
         self.events.drain(..count).map(|(_, event)| event).collect()
     }
 
-    /// The events that were not seen to happen, oldest first.
+    /// The events that were not seen to complete, oldest first.
     pub(super) fn pending(&self) -> impl Iterator<Item = RawEvent> {
         self.events.iter().map(|&(_, event)| event)
     }
 
-    /// Checks that tickets are in order; `owner` is the stream's.
+    /// Checks that tickets are in order; `owner` names the stream in a violation.
     pub(super) fn check(&self, owner: u32) -> Result<(), Violation> {
         let owner = u64::from(owner);
         ensure(self.done <= self.recorded, "no event is done before it was recorded", owner)?;
@@ -85,22 +85,22 @@ impl StreamEvents {
         ensure(last <= self.recorded, "no pending event has a ticket that was never issued", owner)
     }
 
-    /// Whether an event can be recorded on it.
+    /// Whether events can be recorded on the stream.
     pub(super) fn is_open(&self) -> bool {
         self.standing == StreamState::Open
     }
 
-    /// Whether nothing is put on it any more.
+    /// Whether the stream gets no more work.
     pub(super) fn is_closed(&self) -> bool {
         self.standing == StreamState::Closed
     }
 
-    /// The ticket that covers everything put on it so far.
+    /// The ticket that covers all work put on the stream so far.
     pub(super) fn next(&self) -> u64 {
         self.recorded + u64::from(!self.is_closed())
     }
 
-    /// Whether everything put on it is done.
+    /// Whether all work put on the stream is done.
     pub(super) fn is_idle(&self) -> bool {
         self.done >= self.recorded
     }

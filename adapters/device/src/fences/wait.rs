@@ -1,7 +1,7 @@
 //! Waiting for streams.
 //!
-//! Promises upward: what was waited for is known to be done. A caller that moves or unmaps memory keeps the lock while it waits
-//! (`wait_for`); one that only needs memory to come free waits without the lock (`wait_outside`).
+//! Promises upward: when a wait succeeds, the work is done. A caller that moves or unmaps memory keeps the lock while
+//! it waits (`wait_for`); one that only needs memory to become free waits without the lock (`wait_outside`).
 //! Asks from below: `Fences::wait_event`, [`Backend::synchronize`].
 
 use super::stream_events::StreamState;
@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use terrace_core::Owner;
 
 impl<B: Backend> Fences<B> {
-    /// Waits until nothing is in flight on memory that is free: before pages under it move or go.
+    /// Waits until no work in flight uses free memory: must precede moving or unmapping pages under it.
     ///
     /// # Errors
-    /// The driver's; a fault for [`FaultReason::Capturing`] while the stream to wait for is captured.
+    /// The driver's error; [`FaultReason::Capturing`] while a graph is captured on the stream to wait for.
     pub(crate) fn quiesce(&self) -> Result<(), Fault> {
         let mut table = self.table();
         if let Some((owner, ticket)) = table.bridge {
@@ -32,10 +32,10 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Waits for everything that any stream was given: before the device itself goes.
+    /// Waits for all work of all streams, before the pool is dropped.
     ///
     /// # Errors
-    /// The driver's, twice for one stream: something may be in flight.
+    /// The driver's error, if it refused twice for one stream: work may still be in flight.
     pub(crate) fn finish(&self) -> Result<(), Fault> {
         let mut table = self.table();
         let owners: Vec<u32> = table.by_owner.keys().copied().collect();
@@ -48,7 +48,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Waits for a stream with the lock held: excludes all other calls of the fence.
+    /// Waits for a stream's ticket with the lock held, which excludes all other calls of the fences.
     pub(super) fn wait_for(&self, table: &mut EventTable, owner: u32, ticket: u64) -> Result<(), Fault> {
         let Some(event) = self.event_of(table, owner, ticket)? else { return Ok(()) };
         self.wait_event(event)?;
@@ -56,8 +56,8 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Waits for a stream's ticket without the lock: other threads free, allocate and poll meanwhile. If the driver refuses
-    /// twice, the ticket stays pending.
+    /// Waits for a stream's ticket without the lock: other threads may free, allocate and poll during the wait. If the
+    /// driver refuses twice, the ticket stays pending.
     pub(crate) fn wait_outside(&self, owner: Owner, ticket: u64) {
         if self.0.health.check().is_ok() {
             let _ = insist(|| self.wait_unlocked(owner.0, ticket));
@@ -77,8 +77,8 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// The event that covers a ticket, recorded if need be; `None` once everything up to the ticket is done. A closed stream whose
-    /// last event was refused has none that covers its end: then the device is waited for.
+    /// The event that covers a ticket, recorded now if need be; `None` once all work up to the ticket is done. If no
+    /// event can cover it (the last event of a closed stream was refused), waits for the whole device.
     fn event_of(&self, table: &mut EventTable, owner: u32, ticket: u64) -> Result<Option<RawEvent>, Fault> {
         let Some(line) = table.by_owner.get(&owner) else { return Ok(None) };
         if line.done >= ticket {
@@ -98,8 +98,8 @@ impl<B: Backend> Fences<B> {
         Ok(event)
     }
 
-    /// Handles a refused record. A stream that the driver does not know was destroyed by other code, if a second call agrees:
-    /// one wrong answer must not free the memory of a live stream.
+    /// Handles the driver's refusal to record an event. If a second call also denies that the stream exists, other code
+    /// has destroyed it; a single wrong answer must not free memory that a live stream uses.
     pub(super) fn without_event(
         &self,
         table: &mut EventTable,
@@ -116,7 +116,7 @@ impl<B: Backend> Fences<B> {
         self.wait_instead(table, owner)
     }
 
-    /// Waits for the device, since no event can be recorded on the stream.
+    /// Waits for the whole device, since no event can be recorded on the stream.
     pub(super) fn wait_instead(&self, table: &mut EventTable, owner: u32) -> Result<(), Fault> {
         self.wait_for_all(table)?;
         if let Some(line) = table.by_owner.get_mut(&owner) {
@@ -125,7 +125,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Waits for the whole device; not while a graph is captured on any stream.
+    /// Waits for the whole device; fails while a graph is captured on any stream.
     pub(super) fn wait_for_all(&self, table: &EventTable) -> Result<(), Fault> {
         if table.by_owner.values().any(|line| line.capturing) {
             return Err(Fault::of("wait for the device", FaultReason::Capturing));
