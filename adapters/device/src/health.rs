@@ -1,8 +1,8 @@
-//! Whether the device is still there.
+//! Whether the device is still usable.
 //!
-//! Promises upward: once a driver said that a device is lost, every call fails with that same fault, and nothing that lay on
-//! the device is handed out again.
-//! Asks from below: faults that say so themselves ([`Fault::is_fatal`]).
+//! Promises upward: once a driver reports that a device is lost, every call fails with that fault, and no memory of the
+//! device is handed out again.
+//! Asks from below: faults that say whether they are fatal ([`Fault::is_fatal`]).
 
 use crate::fault::{Fault, FaultReason};
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ impl DeviceHealth {
         Self { fault: OnceLock::new(), process: Process::current() }
     }
 
-    /// Fails when the device is lost, or this process is a child of the one that opened it. A load or two.
+    /// Fails if the device is lost, or this process is a child of the one that opened it. Costs a load or two.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if self.forked() {
@@ -44,12 +44,12 @@ impl DeviceHealth {
     }
 }
 
-/// Makes a call that must not fail for a passing reason: twice, if it is refused once.
+/// Makes a call, and once more if it is refused, so that a temporary reason does not make it fail.
 ///
-/// What is not released now is lost until the process ends. A second refusal is the driver's last word.
+/// For calls that release memory or handles, which otherwise leak until the process ends.
 ///
 /// # Errors
-/// The first one if it is fatal, else the second.
+/// The first refusal if it is fatal, otherwise the second.
 pub fn insist<T>(mut call: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
     call().or_else(|fault| if fault.is_fatal() { Err(fault) } else { call() })
 }

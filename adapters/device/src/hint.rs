@@ -1,9 +1,9 @@
-//! Hints about managed memory: where it is used next, and how it will be used.
+//! Hints about managed memory: which processor uses it next, and how it will be used.
 //!
-//! Promises upward: a hint changes no byte and no address; one that a device does not take is no error, and said so.
-//! Asks from below: nothing; [`Backend`](crate::Backend) passes them on.
+//! Promises upward: a hint changes no byte and no address; a device that takes no hints returns no error, but says so.
+//! Asks from below: nothing; [`Backend`](crate::Backend) passes hints on to the driver.
 
-/// The side that uses memory next.
+/// The processor that uses memory next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PrefetchTarget {
     /// The device.
@@ -12,27 +12,27 @@ pub enum PrefetchTarget {
     Host,
 }
 
-/// How managed memory will be used, until the opposite is said. The driver keeps it for whole pages.
+/// How managed memory will be used, until the opposite advice is given. The driver keeps advice for whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
-    /// Often read, rarely written: each side may keep a copy, and a write throws the copies away.
+    /// Often read, rarely written: host and device may each keep a copy, and a write discards the other copies.
     ReadMostly,
     /// Undoes [`Advice::ReadMostly`].
     NotReadMostly,
-    /// Best kept on the device; the host reaches it there where it can.
+    /// Best kept in device memory; the host accesses it there where it can.
     PreferDevice,
-    /// Best kept on the host; the device reaches it there.
+    /// Best kept in host memory; the device accesses it there.
     PreferHost,
     /// Undoes [`Advice::PreferDevice`] and [`Advice::PreferHost`].
     PreferNone,
-    /// The device uses it wherever it is: kept mapped there, so that there are no faults.
+    /// The device accesses the memory wherever it lies: it stays mapped on the device, so that accesses do not fault.
     AccessedByDevice,
     /// Undoes [`Advice::AccessedByDevice`].
     NotAccessedByDevice,
 }
 
 impl Advice {
-    /// The advice that takes this one back; for one that does, itself.
+    /// The advice that undoes this one; for advice that undoes another, itself.
     ///
     /// # Example
     /// ```
@@ -48,19 +48,19 @@ impl Advice {
         }
     }
 
-    /// Whether it takes another one back.
+    /// Whether this advice undoes another.
     pub const fn is_undo(self) -> bool {
         matches!(self, Self::NotReadMostly | Self::PreferNone | Self::NotAccessedByDevice)
     }
 }
 
-/// What became of a hint.
+/// Whether the driver got a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a hint may have been ignored"]
 pub enum Hint {
-    /// The driver has it.
+    /// The driver got the hint.
     Given,
-    /// The device takes no hints (the host, WSL2, boards whose host and device take turns with managed memory), or it was
-    /// about nothing. No call was made that could fail.
+    /// The device takes no hints (the host, WSL2, GPUs that cannot share managed memory with the host at the same
+    /// time), or the range was empty. No call was made that could fail.
     Ignored,
 }

@@ -1,8 +1,8 @@
-//! The host as a device: the same face over ordinary memory, for programs and tests without one.
+//! The host as a device: the same interface over ordinary memory, for programs and tests without a GPU.
 //!
-//! Promises upward: work is done before its call returns, in order of call, so nothing is ever in flight; what it cannot do
-//! (pages, peers) it refuses like any device that cannot.
-//! Asks from below: the system's pages, which are zero when they come and cost nothing until they are touched.
+//! Promises upward: work is done before its call returns, in order of call, so nothing is ever in flight; calls for
+//! pages and peers are refused as unsupported.
+//! Asks from below: the system's pages, which are zero at first and take no memory until they are touched.
 
 mod pages;
 
@@ -12,13 +12,13 @@ use crate::fault::{Fault, FaultReason};
 use crate::meminfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ordinary memory.
+/// A backend over ordinary host memory.
 #[derive(Debug)]
 pub struct HostBackend {
     description: Description,
-    /// Streams and events made so far: their names.
+    /// Number of streams and events created so far, which are their handles.
     names: AtomicU64,
-    /// Bytes out.
+    /// Bytes in allocated regions.
     taken: AtomicU64,
 }
 
@@ -29,13 +29,13 @@ impl Default for HostBackend {
 }
 
 impl HostBackend {
-    /// All of the host's memory.
+    /// A device as large as the host's memory.
     pub fn new() -> Self {
-        // Where the system does not say, nothing is refused before the global allocator refuses it.
+        // If the system does not report its memory, only the system's own refusal limits allocations.
         Self::with_total(meminfo::total().unwrap_or(1 << 46))
     }
 
-    /// A device of `total` bytes.
+    /// A device of `total` bytes of memory.
     pub fn with_total(total: u64) -> Self {
         let capabilities = Capabilities::SYNCHRONOUS
             | Capabilities::MANAGED
@@ -146,7 +146,7 @@ unsafe impl Backend for HostBackend {
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, _: RawStream) -> Result<(), Fault> {
         let from: *const u8 = std::ptr::with_exposed_provenance(from as usize);
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
-        // Wrapped memory may overlap other blocks.
+        // Not `copy_nonoverlapping`: wrapped memory may overlap other blocks.
         // SAFETY: the caller names live memory on both sides.
         unsafe { std::ptr::copy(from, to, bytes as usize) };
         Ok(())
@@ -159,7 +159,7 @@ unsafe impl Backend for HostBackend {
         Ok(())
     }
 
-    /// The host's memory is in reach as it is.
+    /// Does nothing: this device can access all host memory.
     unsafe fn register(&self, _: u64, _: u64) -> Result<(), Fault> {
         Ok(())
     }

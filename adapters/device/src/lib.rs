@@ -19,15 +19,16 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `stream_cache` | a stream's cache |
-//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | what users hold and see |
-//! | `buffer` | elements instead of bytes: on the device, pinned, managed, on both sides |
-//! | `transfer` | many copies at once, in pieces, without the caller's waiting |
+//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | the types that users hold and see |
+//! | `buffer` | elements instead of bytes: on the device, pinned, managed, or moved between host and device |
+//! | `transfer` | many copies at once, in pieces, while the caller goes on |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source`, `staging` | when a stream may reuse another's memory; pages and segments; staging memory |
-//! | `backend`, `handles`, `capability`, `fault`, `hint` | what is asked of a device, what it can do, what it says when it refuses |
+//! | `backend`, `handles`, `capability`, `fault`, `hint` | the driver interface: calls, handles, capabilities, refusals |
 //! | `host` | the host as a device |
-//! | `health`, `fork`, `catch_panic` | devices that are gone, processes that forked, panics that go no further |
+//! | `health` | devices that are lost, processes that forked |
+//! | `meter`, `meminfo`, `store` | counters of transfers, the host's free memory, storage for records of arenas |
 //!
 //! # Reuse on a stream
 //! ```

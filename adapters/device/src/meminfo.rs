@@ -1,28 +1,28 @@
-//! The host's memory, as the system says it.
+//! Sizes of the host's memory, as the system reports them.
 //!
-//! Promises upward: `MemAvailable` (what programs can still have, page cache included), not `MemFree`; `None` where the
-//! system does not say.
+//! Promises upward: `MemAvailable` (what programs can still allocate, page cache included), not `MemFree`; `None` where
+//! the system does not report it.
 //! Asks from below: `/proc/meminfo`.
 
-/// Bytes that can still be had without swapping.
+/// Bytes that can still be allocated without swapping.
 pub fn available() -> Option<u64> {
     field(&read()?, "MemAvailable:")
 }
 
-/// Bytes in all.
+/// Total memory in bytes.
 pub fn total() -> Option<u64> {
     field(&read()?, "MemTotal:")
 }
 
 fn read() -> Option<String> {
-    // Miri has no machine to ask about.
+    // Miri has no `/proc/meminfo`.
     if cfg!(miri) {
         return None;
     }
     std::fs::read_to_string("/proc/meminfo").ok()
 }
 
-/// Bytes of a line of the text of `/proc/meminfo`, which are in kB; `name` with its colon.
+/// Value of a line of `/proc/meminfo`, in bytes (the text has kB); `name` is the line's name with its colon.
 pub fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -7,45 +7,45 @@ use crate::error::DeviceError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a transfer went.
+/// What a finished transfer did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferReport {
     /// Bytes moved.
     pub bytes: u64,
-    /// Pieces they were moved in.
+    /// Number of pieces in which the bytes were moved.
     pub pieces: u32,
-    /// Pieces among them that were tried again after a refusal.
+    /// Number of times that a piece was tried again after a refusal.
     pub retries: u32,
-    /// From the call until the last byte was there.
+    /// Time from the call until the last byte arrived.
     pub time: Duration,
 }
 
-/// What engines did with one buffer.
+/// What transfer engines did with one buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferStats {
-    /// Bytes that arrived in it.
+    /// Bytes copied into the buffer.
     pub bytes_in: u64,
-    /// Bytes that were copied out of it.
+    /// Bytes copied out of the buffer.
     pub bytes_out: u64,
-    /// Transfers that moved all they were asked to.
+    /// Number of transfers that moved all of their bytes.
     pub transfers: u64,
-    /// Transfers that ended with an error or were given up.
+    /// Number of transfers that ended with an error or were cancelled.
     pub failed: u64,
-    /// Time they took, from call to end.
+    /// Sum of the successful transfers' times, each from call to end.
     pub time: Duration,
-    /// When the last one ended.
+    /// When the last transfer ended, `None` before the first.
     pub last: Option<Instant>,
 }
 
 impl BufferStats {
-    /// Bytes a second, waiting included; 0 before.
+    /// Bytes per second of transfer time, waiting included; 0 before the first transfer.
     pub fn bandwidth(&self) -> f64 {
         let time = self.time.as_secs_f64();
         if time > 0.0 { (self.bytes_in + self.bytes_out) as f64 / time } else { 0.0 }
     }
 }
 
-/// Counters of one buffer, which readers share. Each counter is read and written on its own.
+/// Counters of one buffer, shared with readers. Each is read and written on its own.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes_in: AtomicU64,
@@ -53,18 +53,18 @@ pub(crate) struct Meter {
     transfers: AtomicU64,
     failed: AtomicU64,
     nanoseconds: AtomicU64,
-    /// Nanoseconds from [`Meter::epoch`] to the last end; 0: none yet.
+    /// Nanoseconds from [`Meter::epoch`] to the end of the last transfer, plus 1; 0: none ended yet.
     last: AtomicU64,
 }
 
 impl Meter {
-    /// Times are counted from here on: an `Instant` has no atomic.
+    /// The moment from which `last` counts, since an `Instant` cannot be stored in an atomic.
     fn epoch() -> Instant {
         static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
         *EPOCH.get_or_init(Instant::now)
     }
 
-    /// A transfer ended; `arrived`: its bytes are in this buffer now.
+    /// Counts a transfer that ended; `arrived`: it copied into this buffer, otherwise out of it.
     pub(crate) fn ended(&self, result: &Result<TransferReport, DeviceError>, arrived: bool) {
         let epoch = Self::epoch();
         match result {

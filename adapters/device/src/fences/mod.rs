@@ -153,7 +153,6 @@ impl<B: Backend> Fences<B> {
             if covered.is_err() {
                 // The last event was refused. Count its ticket as recorded, so that `ask` and `event_of` wait for the
                 // device.
-                // to reach it.
                 line.recorded += 1;
             }
             line.standing = StreamState::Closed;

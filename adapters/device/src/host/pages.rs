@@ -1,14 +1,16 @@
-//! Regions of the host's memory: zero, untouched, aligned to the largest power of two that is not above their size, within a
-//! page and a large page.
+//! Regions of host memory: zeroed, untouched, aligned to the largest power of two not above their size, but at least to
+//! a page and at most to a large page (2 MiB).
 //!
+//! Asks from below: `mmap`; the global allocator on other systems, and under Miri, which cannot unmap parts of a
+//! mapping.
 //! Asks from below: `mmap`; elsewhere, and under Miri, which unmaps no parts of a mapping, the global allocator.
 
-/// Alignment of a region.
+/// Alignment of a region of so many bytes.
 fn align(bytes: usize) -> usize {
     (1usize << bytes.max(1).ilog2()).clamp(4096, 2 << 20)
 }
 
-/// A region of whole pages.
+/// Allocates a region of whole pages.
 #[cfg(all(unix, not(miri)))]
 pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     let (size, align) = (bytes.checked_next_multiple_of(4096).ok_or(())?, align(bytes));
@@ -31,10 +33,10 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     Ok(region)
 }
 
-/// Gives a region back.
+/// Frees a region.
 ///
 /// # Safety
-/// [`take`] gave it, for this many bytes, and nothing uses it any more.
+/// [`take`] returned the region for this many bytes, and nothing uses it any more.
 #[cfg(all(unix, not(miri)))]
 pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise. A refusal (too many mappings) leaves unused pages mapped.
@@ -46,7 +48,7 @@ fn layout(bytes: usize) -> Result<std::alloc::Layout, ()> {
     std::alloc::Layout::from_size_align(bytes, align(bytes)).map_err(|_| ())
 }
 
-/// A region.
+/// Allocates a region.
 #[cfg(any(not(unix), miri))]
 pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     // SAFETY: a region has at least one byte.
@@ -54,10 +56,10 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     if region.is_null() { Err(()) } else { Ok(region) }
 }
 
-/// Gives a region back.
+/// Frees a region.
 ///
 /// # Safety
-/// [`take`] gave it, for this many bytes, and nothing uses it any more.
+/// [`take`] returned the region for this many bytes, and nothing uses it any more.
 #[cfg(any(not(unix), miri))]
 pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
     if let Ok(layout) = layout(bytes) {

@@ -1,12 +1,12 @@
 //! How a request is served, and what is tried before it fails.
 //!
 //! ```text
-//!   arena: a gap; what the stream itself freed; what fences have opened; a page or a segment more; all fences waited for
-//!     none ─► streams' caches emptied, arena again
-//!     none ─► blocks held for other streams waited for, without the lock; from the start
-//!     none ─► the user's hook, without the lock: true: from the start
+//!   arena: a gap; blocks that the stream freed; blocks whose fences are ready; a new page or segment; a wait for fences
+//!     none ─► empty the streams' caches, search the arena again
+//!     none ─► wait for blocks held for other streams, without the lock; start again
+//!     none ─► call the user's hook, without the lock; if it returns true, start again
 //!     none ─► pinned host memory, where the fallback is on
-//!     none ─► an error that says what was asked and what there was
+//!     none ─► an error with the request and the state of the arena
 //! ```
 
 use super::{DevicePool, HOST, PoolState};
@@ -24,7 +24,7 @@ use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
 
-/// The hook is done, also when it panicked.
+/// Marks on drop that this thread runs no hook any more, even if the hook panicked.
 struct HookGuard(&'static LocalKey<Cell<bool>>);
 
 impl Drop for HookGuard {
@@ -34,7 +34,7 @@ impl Drop for HookGuard {
 }
 
 impl<B: Backend> DevicePool<B> {
-    /// A block for a stream, when its cache had none.
+    /// Allocates a block for a stream whose cache had none.
     pub(super) fn serve(
         &self,
         home: &Arc<StreamCore>,
@@ -52,14 +52,14 @@ impl<B: Backend> DevicePool<B> {
             };
             let memory = is_memory(what.cause);
             self.usable()?;
-            // A hook that says it helped, and did not, is not asked for ever.
+            // A hook that returned true without freeing any memory is not called again.
             let helped = asked_at.is_none_or(|in_use| what.in_use < in_use);
             asked_at = Some(what.in_use);
             if memory && helped && self.ask(&what) {
                 continue;
             }
             let mut inner = self.inner();
-            // A graph keeps its memory; the fallback's is shared.
+            // No fallback during a capture: a graph keeps its memory, and fallback memory is reused by others.
             let may = fallback && memory && home.route() == NO_ROUTE;
             return match may.then(|| inner.fall_back(self, request)).flatten() {
                 Some(block) => Ok((block, BlockOrigin::Host(HostMemory::Fallback))),
@@ -71,10 +71,10 @@ impl<B: Backend> DevicePool<B> {
         }
     }
 
-    /// All that can be tried without the user.
+    /// Tries everything but the user's hook and the fallback.
     fn serve_alone(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, BlockOrigin), Box<OutOfMemory>> {
         let mut inner = self.inner();
-        // What others are done with comes before fresh memory.
+        // Memory that other streams are done with is preferred to fresh memory.
         inner.take_recent();
         inner.sweep();
         let mut waited = false;
@@ -87,7 +87,7 @@ impl<B: Backend> DevicePool<B> {
                     (inner, waited) = (self.wait_for_held(inner), true);
                     continue;
                 }
-                // A graph's pool takes segments of its own: what the arena does not need may serve.
+                // A graph's pool reserves segments of its own: what the device's arena releases may make room for one.
                 if matches!(place, BlockOrigin::Graph(_)) && inner.arena.trim() > 0 {
                     served = inner.from(place, request);
                 }
@@ -98,10 +98,10 @@ impl<B: Backend> DevicePool<B> {
         }
     }
 
-    /// Waits for the streams that use blocks which were dropped, then frees those blocks. Without the lock while it waits:
-    /// what others free or take meanwhile does not have to wait too.
+    /// Waits for the streams that still use dropped blocks, then frees those blocks. Releases the lock for the wait, so
+    /// that other threads can allocate and free.
     pub(super) fn wait_for_held<'a>(&'a self, inner: MutexGuard<'a, PoolState<B>>) -> MutexGuard<'a, PoolState<B>> {
-        // The last ticket of a stream covers the others.
+        // A stream's highest ticket covers its lower ones.
         let mut tickets = BTreeMap::new();
         for &(owner, ticket) in inner.held.iter().flat_map(|held| &held.others) {
             let last = tickets.entry(owner.0).or_insert(ticket);
@@ -116,7 +116,7 @@ impl<B: Backend> DevicePool<B> {
         inner
     }
 
-    /// Memory of another kind than the device's own.
+    /// Allocates pinned or managed memory, from the arena of its kind.
     pub(super) fn serve_host_memory(
         &self,
         home: &Arc<StreamCore>,
@@ -143,7 +143,7 @@ impl<B: Backend> DevicePool<B> {
         served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
     }
 
-    /// Refuses what can never be met.
+    /// Refuses a request that can never succeed.
     fn judge(&self, request: Request) -> Result<(), DeviceError> {
         self.judge_shape(request)?;
         let Request { bytes, align, .. } = request;
@@ -164,14 +164,14 @@ impl<B: Backend> DevicePool<B> {
         if bytes > 1 << 62 {
             return bad("that is more than any memory has");
         }
-        // A segment starts where the driver likes, at least at a multiple of its own grain.
+        // The driver chooses a segment's address, which is aligned to the driver's own granularity only.
         if align > 2 << 20 {
             return bad("the largest alignment is 2 MiB");
         }
         Ok(())
     }
 
-    /// Calls the user's hook, without a lock; not from within itself.
+    /// Calls the user's hook without a lock; false if there is none, or if this thread is in the hook already.
     fn ask(&self, what: &OutOfMemory) -> bool {
         thread_local! {
             static IN_HOOK: Cell<bool> = const { Cell::new(false) };
@@ -185,13 +185,14 @@ impl<B: Backend> DevicePool<B> {
     }
 }
 
-/// Whether memory that comes free may help.
+/// Whether freeing memory may make the failed request succeed.
 fn is_memory(cause: Cause) -> bool {
     matches!(cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::SourceFailed)
 }
 
 impl<B: Backend> PoolState<B> {
-    /// The arena of a place; and again, when the streams' caches held something.
+    /// Allocates from the arena of `place`; if that fails, empties the streams' caches into their arena and tries
+    /// again.
     fn attempt(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
         match self.from(place, request) {
             Err(error) if is_memory(error.cause) && self.drain() => self.from(place, request),
@@ -209,7 +210,8 @@ impl<B: Backend> PoolState<B> {
         served
     }
 
-    /// A failure as users see it, with the figures of the arena that failed; of the pool's, where there is none.
+    /// Converts a failure to the user's error, with the figures of the arena of `place`; of the device's, if it has
+    /// none.
     fn describe(&mut self, place: BlockOrigin, error: AllocError) -> OutOfMemory {
         let place = if self.arena_of(place).is_some() { place } else { BlockOrigin::Pool };
         let arena = self.arena_of(place);
@@ -225,7 +227,7 @@ impl<B: Backend> PoolState<B> {
         }
     }
 
-    /// Host memory that the device can reach, where that is allowed.
+    /// Allocates pinned host memory in place of the device's, if the fallback is on.
     fn fall_back(&mut self, pool: &DevicePool<B>, request: Request) -> Option<Block> {
         let block =
             self.fallback_on.then(|| self.allocate_host_memory(pool, HostMemory::Fallback, request).ok()).flatten()?;
@@ -233,7 +235,7 @@ impl<B: Backend> PoolState<B> {
         Some(block)
     }
 
-    /// Memory of another kind. Its arena is made now if there is none; one that cannot be made serves nothing.
+    /// Allocates pinned or managed memory, from the arena of its kind, which is created first if there is none.
     fn allocate_host_memory(
         &mut self,
         pool: &DevicePool<B>,
@@ -255,7 +257,7 @@ impl<B: Backend> PoolState<B> {
         arena.as_mut().map_or(Err(none), |arena| arena.allocate(request))
     }
 
-    /// Lets the caps of all caches follow the pressure on the device.
+    /// Adapts the caps of all streams' caches to the pressure on the device.
     pub(super) fn adapt(&mut self, policy: &CachePolicy) {
         let stats = self.arena.stats();
         for stream in self.streams.iter().filter_map(|(stream, _)| stream.upgrade()) {

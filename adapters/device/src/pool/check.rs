@@ -1,4 +1,4 @@
-//! Checks the invariants of a pool: arenas, fences, the streams' caches, and what waits. O(n log n); for tests.
+//! Checks the invariants of a pool: arenas, fences, the streams' caches, and held blocks. O(n log n); for tests.
 
 use super::{DevicePool, HOST, PoolState};
 use crate::backend::Backend;
@@ -11,7 +11,7 @@ use terrace_core::{Allocator, Block, Owner, Violation};
 impl<B: Backend> DevicePool<B> {
     /// Checks every invariant.
     pub(super) fn check_all(&self) -> Result<(), Violation> {
-        // Outlives the lock: the last handle of a stream asks for it.
+        // Declared before the lock, so dropped after it: dropping the last reference to a stream takes the lock.
         let streams: Vec<Arc<StreamCore>>;
         let inner = self.inner();
         streams = inner.streams.iter().filter_map(|(stream, _)| stream.upgrade()).collect();
@@ -27,7 +27,7 @@ impl<B: Backend> DevicePool<B> {
 }
 
 impl<B: Backend> PoolState<B> {
-    /// Checks that what waits, waits for something that will come.
+    /// Checks that held blocks and closed graphs wait only for tickets that will be reached.
     fn check_waiting(&self) -> Result<(), Violation> {
         for held in &self.held {
             let at = held.block.address;
@@ -51,7 +51,7 @@ impl<B: Backend> PoolState<B> {
         Ok(())
     }
 
-    /// Checks that cached and held blocks are live in the arena, and each there once.
+    /// Checks that cached and held blocks are live in the arena, and that no block is cached or held twice.
     fn check_unused(&self, cached: Vec<Block>) -> Result<(), Violation> {
         let mut blocks = cached;
         let held = self.held.iter().filter(|held| held.place == BlockOrigin::Pool);
@@ -97,7 +97,7 @@ mod tests {
             &self.streams[stream].core
         }
 
-        /// A block of the first stream.
+        /// Allocates a block for the first stream.
         fn block(&self, bytes: u64) -> Block {
             self.pool.serve(self.core(0), Request::new(bytes), false).expect("memory").0
         }

@@ -1,4 +1,4 @@
-//! Events that callers query repeatedly: how far a stream has come, without waiting for it.
+//! Events that callers record and query repeatedly, to follow a stream without waiting for it.
 
 use super::DevicePool;
 use crate::backend::{Backend, RawEvent, RawStream};
@@ -26,7 +26,7 @@ impl<B: Backend> StreamProgress for DevicePool<B> {
 
     fn destroy_event(&self, event: RawEvent) {
         if self.usable().is_ok() {
-            // Refused twice: it goes with the device.
+            // If the driver refuses twice, the event is destroyed with the device's context.
             // SAFETY: the caller has the event from `create_event`, and lets go of it. A refused call destroyed nothing.
             let _ = insist(|| unsafe { self.context.backend.destroy_event(event) });
         }

@@ -1,8 +1,8 @@
-//! Private pools: memory that a captured graph uses again whenever it is launched.
+//! Private pools: memory that a captured graph uses at each launch.
 //!
-//! Promises upward: what is allocated while a graph is captured comes from its pool and goes back there; nothing of it is
-//! given out elsewhere while the pool lives; no event is asked of a stream that is captured.
-//! Asks from below: the user ends the capture before the pool, and keeps the pool as long as the graph.
+//! Promises upward: memory allocated while a graph is captured comes from the graph's pool and is freed into it; no
+//! other request gets that memory while the pool lives; no event is recorded on a captured stream or queried.
+//! Asks from below: that the user ends the capture before dropping the pool, and keeps the pool as long as the graph.
 
 use super::{DeviceArena, DevicePool};
 use crate::backend::{Backend, MemoryKind};
@@ -15,8 +15,8 @@ use terrace_core::{Allocator, Arena, FenceState, Owner};
 /// The pool of one or more graphs.
 pub(super) struct Graph<B: Backend> {
     pub(super) arena: DeviceArena<B>,
-    /// The user's handle is gone: what each stream has to have done before memory goes back. A launch is no free: no ticket
-    /// covers it but these.
+    /// Set once the user's last handle is dropped: tickets that the streams must reach before the memory is released.
+    /// They cover the graph's launches, which the ticket of no free covers.
     pub(super) closing: Option<Vec<(Owner, u64)>>,
 }
 
@@ -65,21 +65,22 @@ impl<B: Backend> DevicePool<B> {
 }
 
 impl<B: Backend> super::PoolState<B> {
-    /// Gives the memory of closed pools back once every stream has done what was put on it before; with `wait`, waits.
+    /// Releases the memory of closed pools once the streams have done all work put on them before the close; with
+    /// `wait`, waits for them. Returns the bytes released.
     pub(super) fn reap_graphs(&mut self, wait: bool) -> u64 {
         let Self { graphs, fences, .. } = self;
         let mut given = 0;
         graphs.retain(|_, graph| {
             let Some(closing) = &mut graph.closing else { return true };
             closing.retain(|&(owner, ticket)| fences.reached(owner, ticket, wait) != FenceState::Ready);
-            // Without leave to wait, not before what was freed is idle too.
+            // Without `wait`, a pool is kept until the fences of its freed blocks are ready too.
             graph.arena.poll_fences();
             if !closing.is_empty() || (!wait && graph.arena.stats().pooled > 0) {
                 return true;
             }
             graph.arena.source_mut().let_go();
             given += graph.arena.trim();
-            // Live blocks are in memory that is reserved.
+            // Memory under live blocks is still reserved: the pool is kept until they are freed.
             graph.arena.stats().reserved > 0
         });
         given

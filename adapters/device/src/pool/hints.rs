@@ -1,4 +1,4 @@
-//! Hints about managed memory, on their way to the backend.
+//! Passes hints about managed memory to the backend.
 
 use super::DevicePool;
 use crate::backend::{Backend, RawStream};
@@ -9,8 +9,8 @@ use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::stream::Hints;
 
 impl<B: Backend> DevicePool<B> {
-    /// Gives a hint to a device that takes hints. One that has the capability and refuses them all the same (a function that
-    /// an old driver lacks, the host) is no error either.
+    /// Gives a hint to a device that takes hints. A backend that has the capability but refuses hints as unsupported
+    /// (the host, or an old driver that lacks the function) is no error either.
     fn hint(&self, bytes: u64, give: impl FnOnce(&B) -> Result<(), Fault>) -> Result<Hint, DeviceError> {
         self.usable()?;
         let takes = self.context.backend.description().capabilities.contains(Capabilities::CONCURRENT_MANAGED);

@@ -1,8 +1,8 @@
-//! Bytes in and out: copies between memory that the caller lends and a block, which are done when the call returns.
+//! Copies between memory that the caller lends and a block, which are done when the call returns.
 //!
-//! Promises upward: whatever the driver says or does, it touches no lent memory after the call: it was never given any, unless
-//! its copies are done when it returns from them.
-//! Asks from below: a [`StagingBuffer`], which outlives what a driver cannot say is done.
+//! Promises upward: after the call the driver touches no lent memory, whatever it returned: it gets the address of lent
+//! memory only if its copies are done when they return. All other copies pass through staging memory.
+//! Asks from below: a [`StagingBuffer`], which leaks while no wait proves that the driver is done with it.
 
 use super::DevicePool;
 use crate::backend::{Backend, CopyRange, RawStream};
@@ -14,14 +14,15 @@ use crate::staging::StagingBuffer;
 use crate::stream::HostSlice;
 use std::sync::{Arc, PoisonError};
 
-/// Bytes of a piece: large enough that a transfer's own cost (10 microseconds) is a few percent of it at 25 GB/s.
+/// Bytes per piece: large enough that a copy's fixed cost (10 microseconds) is a few percent of its time at 25 GB/s.
 const PIECE: u64 = 4 << 20;
 
-/// Bytes of the least stage: what a driver pins for one byte, too.
+/// Size of the smallest staging buffer in bytes: a driver pins as much even for one byte.
 const LEAST: u64 = 64 << 10;
 
 impl<B: Backend> DevicePool<B> {
-    /// Copies between host and device and waits. The device's range is inside a live block, which the caller borrows.
+    /// Copies between host memory and address `device`, and waits. The device's range must be in a block the caller
+    /// borrows.
     pub(super) fn transfer(&self, mut host: HostSlice<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
         let (range, up) = host.range(device);
@@ -36,10 +37,10 @@ impl<B: Backend> DevicePool<B> {
         moved.map_err(|fault| self.driver(fault))
     }
 
-    /// By the driver itself, whose copies are done when they return.
+    /// Copies directly, for a driver whose copies are done when they return.
     ///
     /// # Safety
-    /// Both sides are live and the caller's until this returns.
+    /// Both ranges must be live and the caller's until this returns.
     unsafe fn at_once(&self, range: CopyRange, stream: RawStream) -> Result<(), Fault> {
         let CopyRange { to, from, bytes } = range;
         // SAFETY: the caller's promise; a synchronous backend touches neither side after this call.
@@ -47,7 +48,7 @@ impl<B: Backend> DevicePool<B> {
         copied.and(wait(&*self.context.backend, stream))
     }
 
-    /// By way of a stage, a piece at a time.
+    /// Copies through staging memory, one piece at a time.
     ///
     /// # Safety
     /// As for [`DevicePool::at_once`].
@@ -64,7 +65,8 @@ impl<B: Backend> DevicePool<B> {
                 // SAFETY: the stage stays as it is until a wait proved that this is done; the caller's promise for the block,
                 // whose memory is not reused before this stream is done.
                 let copied = unsafe { self.context.backend.copy(to, from, bytes, stream) };
-                // Also after a refusal: the driver may have begun. Refused too, the stage is never used again.
+                // Wait even after a refusal: the copy may have started. If the wait fails too, the staging buffer is
+                // never reused.
                 wait(&*self.context.backend, stream)?;
                 stage.reclaim();
                 copied?;
@@ -78,13 +80,13 @@ impl<B: Backend> DevicePool<B> {
         Ok(())
     }
 
-    /// A stage of its own.
+    /// Allocates a staging buffer.
     pub(super) fn make_stage(&self, bytes: u64) -> Result<StagingBuffer, Fault> {
         let backend = Arc::clone(&self.context.backend);
         StagingBuffer::new(backend, Arc::clone(&self.context.health), bytes)
     }
 
-    /// The stage that is kept, if it is there and large enough; else another.
+    /// Takes the kept staging buffer if it is large enough; otherwise allocates another.
     fn take_stage(&self, bytes: u64) -> Result<StagingBuffer, Fault> {
         let kept = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take();
         match kept.filter(|stage| stage.bytes() >= bytes) {
@@ -93,17 +95,17 @@ impl<B: Backend> DevicePool<B> {
         }
     }
 
-    /// Keeps a stage for the next copy, in the place of a smaller one.
+    /// Keeps a staging buffer for the next copy, unless one as large is kept already.
     fn keep_stage(&self, stage: StagingBuffer) {
         let mut kept = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let larger = kept.as_ref().is_none_or(|kept| kept.bytes() < stage.bytes());
         let spare = if larger { kept.replace(stage) } else { Some(stage) };
-        // Dropping a stage calls the driver: without the lock.
+        // Dropping a staging buffer calls the driver, so the lock is released first.
         drop(kept);
         drop(spare);
     }
 
-    /// Gives the stage that is kept back.
+    /// Frees the kept staging buffer.
     pub(super) fn drop_stage(&self) {
         let kept = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(kept);

@@ -1,12 +1,12 @@
 //! The pool of one device: arena, fences, streams, held blocks, fallback, private pools of graphs.
 //!
-//! Promises upward: [`Service`](crate::stream::Service), which hides the backend; a call holds one lock, and none while it waits for held blocks; a
-//! failed allocation is true: before it, caches were emptied, fences waited for, unused memory given back, and the user's
-//! hook was asked.
+//! Promises upward: [`Service`](crate::stream::Service), which hides the backend; a call holds one lock, and none while
+//! it waits for held blocks; an allocation fails only after caches were emptied, fences waited for, unused memory
+//! released, and the user's hook called.
 //! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
 //!
-//! Locks: the pool's, then a stream's; never the other way round. Fences have one of their own below both. An arena waits
-//! for what was freed into it, and before its pages move, under the pool's: no thread may allocate or free there meanwhile.
+//! Lock order: the pool's, then a stream's, then the fences'; never the reverse. An arena waits under the pool's lock
+//! for blocks freed into it, and before its pages move: no other thread may allocate or free in that time.
 
 mod allocate;
 mod check;
@@ -35,81 +35,81 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::catch_panic;
 
-/// The arena of a device, of the strategy that the options name; records on the heap.
+/// The arena of a device, with the fit strategy that the options name; its records are on the host's heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
 
-/// Variants of [`HostMemory`].
+/// Number of variants of [`HostMemory`].
 const SIDES: usize = 3;
 
-/// One device.
+/// The pool of one device.
 pub(crate) struct DevicePool<B: Backend> {
     context: BackendContext<B>,
     options: DeviceOptions,
     inner: Mutex<PoolState<B>>,
     hook: Mutex<Option<Hook>>,
-    /// What the last copy of lent memory passed through. A lock of its own, below all others.
+    /// The staging buffer of the last copy of lent memory, kept for the next copy. Its lock is taken after all others.
     stage: Mutex<Option<StagingBuffer>>,
-    /// What the streams' caches know of the arena.
+    /// Which blocks the arena allocated last, as the streams' caches need to know.
     given: Arc<AllocatedTail>,
-    /// One handle is adopted at a time, so that it becomes one stream.
+    /// Held during an adoption, so that threads which adopt one handle at the same time get the same stream.
     adopting: Mutex<()>,
-    /// Itself, for streams to hold.
+    /// A reference to the pool itself, which new streams upgrade and hold.
     me: Weak<Self>,
 }
 
-/// What the pool's lock guards.
+/// The state under the pool's lock.
 struct PoolState<B: Backend> {
     arena: DeviceArena<B>,
-    /// What all the arenas here wait with.
+    /// The fences of all arenas in here.
     fences: Fences<B>,
-    /// Memory of other kinds, by [`HostMemory`]. Made when it is first needed.
+    /// The arenas of pinned and managed memory, by [`HostMemory`]; each is created on first use.
     sides: [Option<DeviceArena<B>>; SIDES],
     graphs: BTreeMap<u32, Graph<B>>,
     next_graph: u32,
-    /// The pool's.
+    /// The same as the pool's `given`.
     given: Arc<AllocatedTail>,
-    /// Streams whose caches may hold something, and whether there are larger blocks in them.
+    /// Streams that may have cached blocks, each with the flag that its cache holds larger blocks.
     streams: Vec<(Weak<StreamCore>, Arc<AtomicBool>)>,
-    /// Streams of others, by handle and the driver's name.
+    /// Adopted streams, by handle and the driver's id.
     adopted: HashMap<(u64, Option<u64>), Weak<StreamHandle>>,
-    /// The next stream's owner; never used twice.
+    /// The owner number of the next stream; never reused.
     next_owner: u32,
     held: Vec<PendingBlock>,
-    /// Wrapped memory that may go, to be released without the lock.
+    /// Release callbacks for wrapped memory whose streams are done, to be called after unlocking.
     released: Vec<(Release, Block)>,
-    /// Streams that were looked at: let go of without the lock, which the last handle of one asks for.
+    /// References to streams, to be dropped after unlocking: dropping the last reference to a stream takes the lock.
     parting: Vec<Arc<StreamCore>>,
-    /// Frees since fences were last polled.
+    /// Number of frees since fences were last polled.
     frees: u32,
-    /// Hits of the caches of streams that are closed.
+    /// Number of cache hits of streams that are closed by now.
     hits: u64,
-    /// Requests that failed in every part.
+    /// Number of requests that failed for good, even with the fallback.
     failed: u64,
-    /// Requests that pinned memory served in the device's place.
+    /// Number of requests that pinned host memory served in place of the device's.
     fallbacks: u64,
     fallback_on: bool,
 }
 
-/// A block that was dropped while other streams use it.
+/// A dropped block, held until the streams that use it are done.
 struct PendingBlock {
     block: Block,
     place: BlockOrigin,
     owner: Owner,
-    /// What each of the others has to have done.
+    /// Tickets that the streams must reach before the block is freed.
     others: Vec<(Owner, u64)>,
-    /// Called when it may go.
+    /// Called when the block is freed, for wrapped memory.
     release: Option<Release>,
 }
 
-/// The owner of pinned memory that the host uses: no stream, so nothing is reused before its fence.
+/// The owner of pinned memory that the host uses. It is no stream, so no stream reuses the memory before its fence.
 const HOST: Owner = Owner(u32::MAX - 1);
 
-/// Frees after which fences are polled without need: an event for 64 blocks costs each a few percent of a free, and keeps
-/// short the list of what waits.
+/// Number of frees after which fences are polled even if no request needs it. One event for 64 frees adds a few percent
+/// to the cost of each, and keeps the list of waiting blocks short.
 const FREES_A_POLL: u32 = 64;
 
 impl<B: Backend> DevicePool<B> {
-    /// Every structure in there is whole between any two of its calls, also after a thread panicked.
+    /// Locks the state. Each structure in it is consistent between any two calls, even after a thread panicked.
     fn inner(&self) -> MutexGuard<'_, PoolState<B>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +118,7 @@ impl<B: Backend> DevicePool<B> {
         self.context.backend.description().name.clone()
     }
 
-    /// A fault as users see it.
+    /// Records a fault if it is fatal, and converts it to the user's error.
     fn driver(&self, fault: Fault) -> DeviceError {
         let fault = self.context.health.note(fault);
         if fault.is_fatal() {
@@ -128,8 +128,8 @@ impl<B: Backend> DevicePool<B> {
         }
     }
 
-    /// Lets go of the lock, then of what was wrapped and of streams: releases and keepers may call anything. One that panics
-    /// is its owner's affair: dropping a block never panics, and those that come after it are still called.
+    /// Releases the lock, then drops streams and calls release callbacks: keepers and callbacks may call anything. A
+    /// panic of one is caught: dropping a block must not panic, and the remaining callbacks are still called.
     fn unlock(&self, mut inner: MutexGuard<'_, PoolState<B>>) {
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
@@ -147,11 +147,11 @@ impl<B: Backend> DevicePool<B> {
 }
 
 impl<B: Backend> PoolState<B> {
-    /// Takes a block back that no other stream uses. A block of a graph's pool stays there.
+    /// Frees a block that no other stream uses, into the arena that it came from.
     fn free(&mut self, block: Block, place: BlockOrigin, owner: Owner) {
-        // What the host used waited for its stream: it is free for all.
+        // The pool held pinned memory until its stream was done: any stream may reuse it now.
         let owner = if place == BlockOrigin::Host(HostMemory::Pinned) { HOST } else { owner };
-        // Refused only for a name that is not live, and each block has one owner, which frees it once.
+        // Fails only for a block that is not live, and each block has one owner, which frees it once.
         let _ = self.arena_of(place).map_or(Ok(()), |arena| arena.free(block, owner));
         if place == BlockOrigin::Pool {
             self.given.freed(&block);
@@ -162,7 +162,7 @@ impl<B: Backend> PoolState<B> {
         }
     }
 
-    /// The arena that blocks of a place lie in, if there is one.
+    /// The arena of a block's origin, if there is one.
     fn arena_of(&mut self, place: BlockOrigin) -> Option<&mut DeviceArena<B>> {
         match place {
             BlockOrigin::Pool => Some(&mut self.arena),
@@ -172,7 +172,7 @@ impl<B: Backend> PoolState<B> {
         }
     }
 
-    /// Frees everything whose fence is ready.
+    /// Frees all blocks whose fence is ready; returns whether there were any.
     fn poll(&mut self) -> bool {
         self.frees = 0;
         let held = self.sweep();
@@ -180,11 +180,11 @@ impl<B: Backend> PoolState<B> {
         self.arena.poll_fences() | held | freed
     }
 
-    /// Frees the held blocks whose other users are done. The driver is asked once for each stream that is not, however many
-    /// blocks wait for it: its tickets become ready in order.
+    /// Frees the held blocks whose streams are done. Queries each pending stream once, however many blocks wait for it,
+    /// since its tickets become ready in order.
     fn sweep(&mut self) -> bool {
         let (mut freed, mut kept) = (false, Vec::new());
-        // The least ticket of each stream that was found pending.
+        // The lowest ticket of each stream that was found pending.
         let mut pending: BTreeMap<u32, u64> = BTreeMap::new();
         for mut held in std::mem::take(&mut self.held) {
             held.others.retain(|&(owner, ticket)| {
@@ -196,7 +196,7 @@ impl<B: Backend> PoolState<B> {
                 if state == FenceState::Pending {
                     pending.insert(owner.0, ticket);
                 }
-                // A failed fence never opens: the block is leaked.
+                // A failed fence never becomes ready: the block leaks.
                 state != FenceState::Ready
             });
             if !held.others.is_empty() {
@@ -211,14 +211,14 @@ impl<B: Backend> PoolState<B> {
         freed
     }
 
-    /// Takes larger blocks out of the streams' caches: the arena is about to be searched.
+    /// Frees the larger blocks in the streams' caches into the arena, before the arena is searched.
     fn take_recent(&mut self) {
         let Self { streams, arena, parting, frees, given, .. } = self;
         let streams = streams.iter().filter(|(_, has_recent)| has_recent.load(Ordering::Relaxed));
         for stream in streams.filter_map(|(stream, _)| stream.upgrade()) {
             stream.drain_recent(|block, owner| {
                 given.freed(&block);
-                // Never refused: cached blocks are live for the arena.
+                // Never fails: a cached block is live in the arena.
                 let _ = arena.free(block, owner);
                 *frees += 1;
             });
@@ -229,13 +229,13 @@ impl<B: Backend> PoolState<B> {
         }
     }
 
-    /// Empties the caches of all streams into the arena. True when something was in them.
+    /// Empties the caches of all streams into the arena. True if there were any blocks in them.
     fn drain(&mut self) -> bool {
         let mut drained = false;
         let Self { streams, arena, parting, given, .. } = self;
         streams.retain(|(stream, _)| stream.strong_count() > 0);
         for stream in streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
-            // Never refused: cached blocks are live for the arena.
+            // Never fails: a cached block is live in the arena.
             drained |= stream.drain(|block, owner| {
                 given.freed(&block);
                 let _ = arena.free(block, owner);
@@ -247,11 +247,11 @@ impl<B: Backend> PoolState<B> {
 }
 
 impl<B: Backend> Drop for DevicePool<B> {
-    /// Waits for what is in flight: memory goes back to the driver, and what was wrapped to its owner. Nothing goes where the
-    /// driver cannot say whether it is done: what is still held then stays so for ever.
+    /// Waits for work in flight, so that memory returns to the driver, and wrapped memory to its owner. Where the
+    /// driver cannot say whether work is done, the memory that it may use leaks.
     fn drop(&mut self) {
         if self.context.health.forked() {
-            // What others brought is the parent's to call and to drop.
+            // Callbacks of the user belong to the parent process: the child neither calls nor drops them.
             let hook = self.hook.get_mut().unwrap_or_else(PoisonError::into_inner);
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget((hook.take(), std::mem::take(&mut inner.held), std::mem::take(&mut inner.released)));

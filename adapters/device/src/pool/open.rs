@@ -1,4 +1,4 @@
-//! How a pool begins, and how streams come to it and leave it.
+//! Opens a pool; opens, adopts and closes streams.
 
 use super::{DeviceArena, DevicePool, PoolState, SIDES};
 use crate::backend::{Backend, MemoryKind, RawStream};
@@ -18,14 +18,14 @@ use terrace_core::arena::ArenaSettings;
 use terrace_core::{Arena, Owner};
 use terrace_guard::catch_panic;
 
-/// Segments the pool can take: 128 GiB of the smallest.
+/// Largest number of segments in a pool: 128 GiB at the default of 4 MiB each.
 const SEGMENTS: usize = 1 << 15;
 
-/// The address space asked for first, as a multiple of the device's memory, for each of the two areas.
+/// Address space to try to reserve first for each of the arena's two areas, as a multiple of the device's memory.
 const SPACE: u64 = 4;
 
 impl<B: Backend> DevicePool<B> {
-    /// A pool over a backend.
+    /// Opens a pool over a backend.
     pub(crate) fn open(backend: B, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
         options.check().map_err(DeviceError::BadOption)?;
         let (backend, health) = (Arc::new(backend), Arc::new(DeviceHealth::new()));
@@ -68,13 +68,13 @@ impl<B: Backend> DevicePool<B> {
         }))
     }
 
-    /// A stream begins to use the pool. `whose` is taken when it does.
+    /// Registers a stream with the pool. Moves `whose` out only once the fences have accepted the stream.
     pub(super) fn begin(
         &self,
         raw: RawStream,
         whose: &mut Option<StreamOwnership>,
     ) -> Result<Arc<StreamHandle>, DeviceError> {
-        // Callers hold the pool.
+        // Always succeeds: callers hold a reference to the pool.
         let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
         let mut inner = self.inner();
         let owner = Owner(inner.next_owner);
@@ -87,8 +87,9 @@ impl<B: Backend> DevicePool<B> {
         Ok(Arc::new(StreamHandle { core }))
     }
 
-    /// The stream of a raw handle that other code made. The same handle is the same stream as long as the driver says so;
-    /// its first keeper keeps it then, and the others are let go of, without a lock: what they do is theirs.
+    /// Adopts a stream that other code created. While the driver reports the same id for a handle, the handle is the
+    /// same stream, which holds the first keeper given for it. Later keepers are dropped without a lock, as they run
+    /// the user's code.
     pub(super) fn adopt(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<StreamHandle>, DeviceError> {
         self.usable()?;
         // SAFETY: the adopter promised that the stream is live.
@@ -102,7 +103,8 @@ impl<B: Backend> DevicePool<B> {
         adopted
     }
 
-    /// The same with the lock, under which nothing of others is dropped: what is not needed stays in `whose` and `gone`.
+    /// As [`Self::adopt`], under the lock `adopting`. Drops nothing of the user's: what is not needed stays in `whose`
+    /// and `gone`.
     fn adopt_alone(
         &self,
         (raw, name): (RawStream, Option<u64>),
@@ -114,7 +116,7 @@ impl<B: Backend> DevicePool<B> {
             if self.inner().fences.is_open(known.core.owner) {
                 return Ok(known);
             }
-            // Destroyed behind our back, and its handle in use again: that is another stream.
+            // Other code destroyed the known stream, and the driver reused its handle: this is another stream.
             *gone = Some(known);
         }
         let handle = self.begin(raw, whose)?;
@@ -124,7 +126,7 @@ impl<B: Backend> DevicePool<B> {
         Ok(handle)
     }
 
-    /// The user's last handle of a stream is gone: blocks may still be there.
+    /// Empties the cache of a stream whose last user handle was dropped; blocks may still refer to the stream.
     pub(super) fn retire(&self, stream: &Arc<StreamCore>) {
         let mut inner = self.inner();
         stream.close_cache();
@@ -136,7 +138,7 @@ impl<B: Backend> DevicePool<B> {
         self.unlock(inner);
     }
 
-    /// So is its last block.
+    /// Closes a stream whose last handle and last block were dropped; destroys it if terrace created it.
     pub(super) fn close(&self, stream: ClosedStream) {
         let ClosedStream { owner, raw, owned, hits } = stream;
         let mut inner = self.inner();
@@ -152,7 +154,7 @@ impl<B: Backend> DevicePool<B> {
     }
 }
 
-/// The arena that the options ask for.
+/// Creates the arena that the options ask for.
 fn arena<B: Backend>(context: &BackendContext<B>, options: &DeviceOptions) -> Result<DeviceArena<B>, Fault> {
     let description = context.backend.description();
     let capacity = capacity(description, options);
@@ -189,7 +191,7 @@ fn paged<B: Backend>(
     let description = context.backend.description();
     let most = u64::from(u32::MAX) * options.granule;
     let page = description.page_bytes;
-    // Both areas together; less than the memory itself is of no use.
+    // Address space for both areas together; less than the device's memory for each is of no use.
     let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
     let space = MappedPages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
     let settings = ArenaSettings { space: space.min(most) & !(page - 1), ..options.arena(true) };
@@ -207,18 +209,18 @@ fn build<B: Backend>(
     options: &DeviceOptions,
     settings: ArenaSettings,
 ) -> Result<DeviceArena<B>, Fault> {
-    // The arena's own cache is off: the streams have theirs.
+    // The arena's own cache is off (no entries), since the streams have caches.
     let room = ArenaCapacity { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };
     Arena::new(source, context.fences.clone(), options.parts(room), settings)
         .map_err(|_| Fault::of("reserve address space", FaultReason::OutOfMemory))
 }
 
-/// Bytes to leave to others.
+/// Bytes of the device's memory to leave to other users.
 fn min_free(description: &Description, options: &DeviceOptions) -> u64 {
     options.min_free.min(description.total / 8)
 }
 
-/// The most bytes to take.
+/// Limit of the bytes reserved from the driver.
 fn capacity(description: &Description, options: &DeviceOptions) -> u64 {
     let share = (description.total as f64 * options.fraction) as u64;
     let rest = description.total - min_free(description, options);

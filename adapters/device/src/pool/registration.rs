@@ -1,7 +1,7 @@
-//! The user's own memory, pinned in place.
+//! Pins memory of the user in place.
 //!
-//! Promises upward: what was registered is unregistered once, by the buffer that has it, or the pool after
-//! the streams that used it.
+//! Promises upward: registered memory is unregistered once: by the buffer that owns it, or by the pool once the streams
+//! that used it are done.
 //! Asks from below: [`Backend::register`].
 
 use super::DevicePool;

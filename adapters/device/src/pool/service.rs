@@ -1,4 +1,4 @@
-//! One face for all backends: what devices, streams and blocks ask of their pool.
+//! [`Service`] for the pool of any backend: the calls that devices, streams and blocks make.
 
 use super::{DeviceArena, DevicePool, FREES_A_POLL, PendingBlock};
 use crate::backend::{Backend, RawStream};
@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
-/// What an arena has, with what its source needs to know its memory.
+/// An arena's statistics, with the memory of its source's records added to `metadata`.
 fn stats_of<B: Backend>(arena: &DeviceArena<B>) -> Stats {
     let mut stats = arena.stats();
     stats.metadata += arena.source().metadata();
@@ -66,10 +66,10 @@ impl<B: Backend> Service for DevicePool<B> {
 
     fn stats(&self) -> DeviceStats {
         if self.context.health.forked() {
-            // A lock may be held by a thread that is not in this child.
+            // A lock may be held by a thread that only the parent process has.
             return DeviceStats::default();
         }
-        // Outlives the lock: the last handle of a stream asks for it.
+        // Declared before the lock, so dropped after it: dropping the last reference to a stream takes the lock.
         let streams: Vec<Arc<StreamCore>>;
         let inner = self.inner();
         streams = inner.streams.iter().filter_map(|(stream, _)| stream.upgrade()).collect();
@@ -127,11 +127,11 @@ impl<B: Backend> Service for DevicePool<B> {
 
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>) {
         let mut inner = self.inner();
-        // The streams themselves go after the lock: the last handle of one takes the pool with it.
+        // `uses` is dropped after unlocking: dropping the last reference to a stream may drop the pool too.
         let (place, uses, release) = extra.map_or((BlockOrigin::Pool, Vec::new(), None), |extra| {
             (extra.place, extra.uses.into_inner(), extra.release)
         });
-        // Wrapped and pinned memory waits for its own stream as well: the host may use it next.
+        // Wrapped and pinned memory waits for its home stream as well: the host may access the memory next.
         let own = matches!(place, BlockOrigin::Foreign | BlockOrigin::Host(HostMemory::Pinned)).then_some(home);
         let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
         let others: Vec<_> = others.collect();
@@ -167,7 +167,8 @@ impl<B: Backend> Service for DevicePool<B> {
             self.drop_stage();
         }
         if all && self.usable().is_ok() {
-            // What the driver's own pool keeps of what it got back. Refused: it goes with the device.
+            // Releases freed memory that the driver's own pool caches. If it refuses, that memory is released with the
+            // device.
             let _ = self.context.backend.trim().map_err(|fault| self.context.health.note(fault));
         }
         given
@@ -193,7 +194,7 @@ impl<B: Backend> Service for DevicePool<B> {
             return;
         }
         let old = std::mem::replace(&mut *self.hook.lock().unwrap_or_else(PoisonError::into_inner), hook);
-        // What it owned may set another.
+        // Dropped without the lock: the old hook may own values whose drop sets another hook.
         drop(old);
     }
 
@@ -270,7 +271,7 @@ impl<B: Backend> Service for DevicePool<B> {
         self.usable()?;
         // SAFETY: as in `copy`; it is waited for below.
         let copied = unsafe { self.context.backend.copy_peer(to, from, of, bytes, stream) };
-        // The source's own device knows nothing of this stream: its memory must not go before the copy is done.
+        // The source's device does not know of this stream, so its memory must not be reused before the copy is done.
         let waited = settle(&*self.context.backend, stream);
         waited.and(copied).map_err(|fault| self.driver(fault))
     }
