@@ -25,7 +25,7 @@
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source`, `staging` | when a stream may reuse another's memory; pages and segments; staging memory |
-//! | `backend`, `handles`, `capability`, `fault`, `hint` | the driver interface: calls, handles, capabilities, refusals |
+//! | `backend`, `handles`, `capability`, `fault`, `hint` | the interface of a driver: calls, capabilities, refusals |
 //! | `host` | the host as a device |
 //! | `health` | devices that are lost, processes that forked |
 //! | `meter`, `meminfo`, `store` | counters of transfers, the host's free memory, storage for records of arenas |

@@ -11,23 +11,23 @@ use crate::fault::{Fault, FaultReason};
 use crate::health::{DeviceHealth, insist};
 use std::sync::Arc;
 
-/// A region that only copies to and from the device and its owner use.
+/// A region that only its owner, and copies to and from the device, may use.
 pub(crate) struct StagingBuffer {
     backend: Arc<dyn Backend>,
     health: Arc<DeviceHealth>,
     address: u64,
     bytes: u64,
-    /// Whether it came from the backend; else from the global allocator.
+    /// Whether the memory is pinned, from the backend; otherwise it is from the global allocator.
     pinned: bool,
-    /// Whether the driver was given its address, and no wait has proved since that it is done.
+    /// Whether the driver got the buffer's address, and no wait has proved since that its copies are done.
     busy: bool,
 }
 
 impl StagingBuffer {
-    /// Memory of so many bytes: pinned where the device has any left.
+    /// Allocates `bytes` bytes: pinned where the device has pinned memory left, otherwise from the global allocator.
     ///
     /// # Errors
-    /// The driver's, that it is lost; [`FaultReason::OutOfMemory`].
+    /// The driver's error, if it is fatal; [`FaultReason::OutOfMemory`].
     pub(crate) fn new(backend: Arc<dyn Backend>, health: Arc<DeviceHealth>, bytes: u64) -> Result<Self, Fault> {
         health.check()?;
         let none = Fault::of("allocate staging memory", FaultReason::OutOfMemory);
@@ -48,7 +48,8 @@ impl StagingBuffer {
     /// Copies the ranges' sources into the staging memory, one after the other.
     ///
     /// # Safety
-    /// Sources are live host memory; nothing is in flight here; together they have at most [`StagingBuffer::bytes`].
+    /// The sources must be live host memory, of at most [`StagingBuffer::bytes`] bytes in all; no copy may be in flight
+    /// here.
     pub(crate) unsafe fn fill(&mut self, ranges: &[CopyRange]) {
         let mut at = self.address;
         for range in ranges {
@@ -61,8 +62,8 @@ impl StagingBuffer {
     /// Copies the staged bytes, in order, to the ranges' targets.
     ///
     /// # Safety
-    /// Targets are live host memory, exclusively the caller's; nothing is in flight here; together they have at most
-    /// [`StagingBuffer::bytes`].
+    /// The targets must be live host memory, exclusively the caller's, of at most [`StagingBuffer::bytes`] bytes in
+    /// all; no copy may be in flight here.
     pub(crate) unsafe fn empty(&self, ranges: impl Iterator<Item = CopyRange>) {
         let mut at = self.address;
         for range in ranges {
@@ -72,7 +73,7 @@ impl StagingBuffer {
         }
     }
 
-    /// The ranges with staging memory in place of the host's, for the driver; marks the buffer busy.
+    /// The ranges for the driver to copy, with staging memory in place of host memory; marks the buffer busy.
     pub(crate) fn lend(&mut self, ranges: &[CopyRange], up: bool) -> Vec<CopyRange> {
         self.busy = true;
         let mut at = self.address;
@@ -84,7 +85,7 @@ impl StagingBuffer {
         staged.collect()
     }
 
-    /// Marks the buffer free. Caller must have waited for every copy that it was lent to.
+    /// Marks the buffer as not busy. Caller must have waited for every copy that used it.
     pub(crate) fn reclaim(&mut self) {
         self.busy = false;
     }
@@ -107,7 +108,7 @@ impl Drop for StagingBuffer {
     }
 }
 
-/// Memory from the global allocator, if it has that much: its address.
+/// Allocates from the global allocator; returns the address, or `None` if memory is short.
 fn ordinary(bytes: u64) -> Option<u64> {
     let (len, mut memory) = (usize::try_from(bytes).ok()?, Vec::new());
     memory.try_reserve_exact(len).ok()?;
@@ -118,7 +119,7 @@ fn ordinary(bytes: u64) -> Option<u64> {
 /// Copies host memory.
 ///
 /// # Safety
-/// Both ranges are live host memory and do not overlap; the target is exclusively the caller's.
+/// Both ranges must be live host memory and must not overlap; the target must be exclusively the caller's.
 unsafe fn copy(to: u64, from: u64, bytes: u64) {
     let source: *const u8 = std::ptr::with_exposed_provenance(from as usize);
     let target: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);

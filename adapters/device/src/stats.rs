@@ -1,24 +1,25 @@
-//! What a device's pool did and holds.
+//! Counters of a device's pool.
 
 use terrace_core::Stats;
 
-/// Counters of one device. Bytes unless named otherwise.
+/// Counters of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// The pool: streams' caches and arena together. `fallbacks` counts what pinned memory served instead.
+    /// The device's own memory: streams' caches and arena together. `fallbacks` counts requests that pinned memory
+    /// served.
     pub pool: Stats,
-    /// Pinned host memory: what was asked for as such, and what was given in place of the device's.
+    /// Pinned host memory: requested as such, or given in place of the device's own.
     pub pinned: Stats,
-    /// Managed memory that was asked for as such.
+    /// Managed memory that was requested as such.
     pub managed: Stats,
-    /// The private pools of graphs.
+    /// The private pools of all graphs together.
     pub graphs: Stats,
-    /// Streams that are open.
+    /// Number of open streams.
     pub streams: u64,
-    /// Blocks dropped while another stream still uses them.
+    /// Number of dropped blocks that wait for the streams which use them.
     pub held: u64,
-    /// Events recorded so far.
+    /// Number of events recorded so far.
     pub events: u64,
-    /// Blocks whose home stream's cache served them.
+    /// Number of allocations that a stream's cache served.
     pub cache_hits: u64,
 }

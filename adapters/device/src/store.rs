@@ -1,13 +1,13 @@
-//! Storage for arenas on machines that have a heap.
+//! Storage for the records of arenas, on the heap.
 //!
-//! Promises upward: records are made once, as zeros that have no memory before they are used; nothing is allocated afterwards.
+//! Promises upward: all records are allocated once, zeroed, and take no physical memory before use; none is added later.
 //! Asks from below: the global allocator.
 
 use std::marker::PhantomData;
 use terrace_core::arena::{ArenaParts, ArenaStorage, PendingFree};
 use terrace_core::{Bin, Block, Branch, Entry, Index, Segment, SlotBytes};
 
-/// Boxes for everything.
+/// Storage that keeps all records of an arena in boxed slices.
 pub struct HeapStore<I>(PhantomData<I>);
 
 impl<I: Index> ArenaStorage for HeapStore<I> {
@@ -19,28 +19,28 @@ impl<I: Index> ArenaStorage for HeapStore<I> {
     type Pending = Box<[PendingFree]>;
 }
 
-/// How many records of each kind an arena gets.
+/// Number of records of each kind that an arena gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaCapacity {
-    /// Blocks, cached blocks, holes and segments together, in each of the two areas.
+    /// For blocks, cached blocks, holes and segments together, in each of the arena's two areas.
     pub slots: usize,
-    /// Pairs of owner and size that can be cached.
+    /// For pairs of owner and size whose blocks can be cached.
     pub bins: usize,
-    /// Blocks that can be cached.
+    /// For blocks that are cached.
     pub entries: usize,
-    /// Segments of a fixed source.
+    /// For segments, of a source without pages.
     pub segments: usize,
 }
 
 impl Default for ArenaCapacity {
-    /// A quarter of a million blocks in each area (8 MiB for slots, 2 MiB for branches), 16 Ki cached
-    /// ones of 4 Ki sizes, 4 Ki segments.
+    /// 2^18 slots in each area (8 MiB for slots, 2 MiB for branches), 16 Ki cached blocks of 4 Ki pairs of owner and
+    /// size, 4 Ki segments.
     fn default() -> Self {
         Self { slots: 1 << 18, bins: 1 << 12, entries: 1 << 14, segments: 1 << 12 }
     }
 }
 
-/// Storage for an arena; `index` makes the strategy from a branch for each slot.
+/// Allocates storage for an arena; `index` makes the strategy's index from one [`Branch`] per slot.
 ///
 /// # Example
 /// ```

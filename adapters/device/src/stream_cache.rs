@@ -1,9 +1,9 @@
-//! Blocks that one stream freed and may reuse at once: a stack for each exact size, and larger blocks where keeping them does
-//! not change later placements.
+//! Blocks that one stream freed and may reuse at once: a stack for each exact size, and a few larger blocks, kept where
+//! that does not change later placements.
 //!
-//! Promises upward: `put` and `get` in constant time, some twenty instructions; caps hold.
-//! Asks from below: the global allocator, when a stack grows; a search of the arena takes the larger blocks out first, so
-//! that they hide no memory from the search.
+//! Promises upward: `put` and `get` take constant time, some twenty instructions; the caps hold.
+//! Asks from below: the global allocator, when a stack grows; the pool, to take the larger blocks out before it
+//! searches the arena, so that they hide no memory from the search.
 
 mod check;
 
@@ -14,25 +14,26 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use terrace_core::pressure::{CachePolicy, CapAdvice};
 use terrace_core::{Block, Owner};
 
-/// Larger blocks that are kept at most. A look at all of them is 16 instructions.
+/// Largest number of larger blocks in a cache. Searching all of them takes 16 instructions.
 const RECENT: usize = 8;
 
-/// What the arena of a pool allocated since it did anything else: of each of its areas, which have even and odd tickets, the
-/// first ticket of that time and the last.
+/// The allocations of a pool's arena since it last did anything else: the first and the last ticket of these, for each
+/// of the arena's two areas. One area has even tickets, the other odd ones.
 ///
-/// While the blocks that are kept are the last that the arena gave, the arena is as it was before it gave them: asked for the size
-/// of the oldest of them, it would give that one's place again. So keeping blocks changes no place, where keeping whatever was
-/// freed last costs memory (up to 1 % on recorded trainings).
+/// If a cache holds exactly the blocks that the arena allocated last, freeing them would return the arena to its state
+/// before: a request of the oldest one's size would get that block's address again. So serving such a request from the
+/// cache changes no placement. Keeping any block that was freed recently would instead cost memory (up to 1 % on
+/// recorded trainings).
 ///
-/// Read without the pool's lock: a stale answer costs a better place for a block, and nothing else.
+/// Read without the pool's lock: a stale value only gives a block a worse address.
 #[derive(Debug)]
 pub(crate) struct AllocatedTail {
     areas: [[AtomicU64; 2]; 2],
-    /// The owner of the only stream, as long as there is one.
+    /// The owner of the only stream, while there is only one.
     sole: Arc<AtomicU32>,
 }
 
-/// From one ticket of an area to the next.
+/// Difference between successive tickets of one area.
 const STEP: u64 = 2;
 
 impl AllocatedTail {
@@ -58,8 +59,8 @@ impl AllocatedTail {
         self.of(block)[0].store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Whether the arena did nothing but allocate in its area since it gave this block. Where there are other streams, what is
-    /// freed waits, and has another place in the meantime: the last block alone may be kept then.
+    /// Whether the arena has only allocated in this block's area since it allocated the block. With several streams, a
+    /// freed block waits for its fence, and requests get other addresses until then: only the last block may be kept.
     #[inline]
     fn has(&self, block: &Block, owner: Owner) -> bool {
         let [first, last] = self.of(block).each_ref().map(|ticket| ticket.load(Ordering::Relaxed));
@@ -67,13 +68,13 @@ impl AllocatedTail {
         if sole { block.ticket >= first } else { block.ticket == last && first <= last }
     }
 
-    /// Whether the arena would give this block again, if all of `kept` were free.
+    /// Whether the arena would allocate this block again if all of `kept` were freed.
     #[inline]
     fn would_give(&self, block: &Block, kept: &[Block]) -> bool {
         let others = kept.iter().filter(|other| (other.ticket ^ block.ticket) & 1 == 0);
         let (oldest, count) =
             others.fold((true, 0), |(oldest, count), other| (oldest && block.ticket <= other.ticket, count + 1));
-        // As many as there were since: all of them.
+        // `kept` has as many blocks of the area as were allocated since this one: it has all of them.
         let last = self.of(block)[1].load(Ordering::Relaxed);
         let first = self.of(block)[0].load(Ordering::Relaxed);
         oldest && block.ticket >= first && last.wrapping_sub(block.ticket) == STEP * (count - 1)
@@ -83,47 +84,48 @@ impl AllocatedTail {
 /// The cache of one stream. Sizes are whole granules.
 #[derive(Debug)]
 pub(crate) struct StreamCache {
-    /// Blocks of `i + 1` granules.
+    /// `stacks[i]` has blocks of `i + 1` granules.
     stacks: Box<[Vec<Block>]>,
-    /// Blocks of more granules, in no order; at most [`RECENT`], and `per_size` of a size.
+    /// Larger blocks, unsorted: at most [`RECENT`], and `per_size` of each size.
     recent: Vec<Block>,
     /// Bytes in all stacks: at most the larger of `cap` and `held`.
     bytes: u64,
-    /// Blocks in all stacks.
+    /// Number of blocks in all stacks.
     blocks: u64,
     cap: u64,
-    /// `bytes` when `cap` last changed: what a smaller cap found there stays.
+    /// `bytes` when `cap` last changed: lowering `cap` removes no blocks.
     held: u64,
-    /// Most blocks in a stack.
+    /// Largest number of blocks in a stack.
     per_size: usize,
     /// Whether `put` refuses every block, since no user's handle of the stream is left.
     closed: bool,
-    /// Blocks served.
+    /// Number of blocks served.
     hits: u64,
 }
 
-/// What a cache did and holds.
+/// Counters of a cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheStats {
-    /// Blocks served.
+    /// Number of blocks served.
     pub(crate) hits: u64,
-    /// Bytes cached now.
+    /// Bytes in cached blocks.
     pub(crate) bytes: u64,
-    /// Blocks cached now.
+    /// Number of cached blocks.
     pub(crate) blocks: u64,
-    /// Bytes of the cache itself.
+    /// Bytes of the cache's own memory.
     pub(crate) metadata: u64,
 }
 
 impl StreamCache {
-    /// For sizes up to `granules`; at most `cap` bytes in all and `per_size` blocks of a size.
+    /// A cache with stacks for sizes up to `granules`; it holds at most `cap` bytes in all and `per_size` blocks of a
+    /// size.
     pub(crate) fn new(granules: u64, cap: u64, per_size: u32) -> Self {
         let stacks = (0..granules).map(|_| Vec::new()).collect();
         let recent = Vec::with_capacity(RECENT);
         Self { stacks, recent, bytes: 0, blocks: 0, cap, held: 0, per_size: per_size as usize, closed: false, hits: 0 }
     }
 
-    /// Takes the block of a size that was put last.
+    /// Takes the block of `granules` granules that was put last.
     #[inline]
     pub(crate) fn get(&mut self, granules: u64) -> Option<Block> {
         let block = self.stacks.get_mut((granules - 1) as usize)?.pop()?;
@@ -133,7 +135,7 @@ impl StreamCache {
         Some(block)
     }
 
-    /// Keeps a block of a size; false when a cap or the end of the stream is in the way.
+    /// Keeps a block of `granules` granules; false if a cap is reached or the cache is closed.
     #[inline]
     pub(crate) fn put(&mut self, granules: u64, block: Block) -> bool {
         let Some(stack) = self.stacks.get_mut((granules - 1) as usize) else { return false };
@@ -146,7 +148,7 @@ impl StreamCache {
         true
     }
 
-    /// A block of so many bytes, of those that are too large for a stack.
+    /// Takes a larger block of exactly `bytes` bytes, if the arena would allocate that very block.
     #[inline]
     pub(crate) fn get_recent(&mut self, bytes: u64, given: &AllocatedTail) -> Option<Block> {
         let fits = (0..self.recent.len()).filter(|&at| self.recent[at].bytes == bytes);
@@ -158,8 +160,8 @@ impl StreamCache {
         Some(self.recent.swap_remove(at))
     }
 
-    /// Keeps a block that is too large for a stack; false when there are enough of them, or the arena is not as it was before it
-    /// gave the block.
+    /// Keeps a block that is too large for a stack; false if there are enough, or if the arena did not only allocate
+    /// since it allocated the block.
     #[inline]
     pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &AllocatedTail) -> bool {
         let kept = &self.recent;
@@ -172,12 +174,12 @@ impl StreamCache {
         room
     }
 
-    /// All blocks.
+    /// All cached blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.stacks.iter().flatten().chain(&self.recent)
     }
 
-    /// Whether there are larger blocks.
+    /// Whether the cache holds larger blocks.
     pub(crate) fn has_recent(&self) -> bool {
         !self.recent.is_empty()
     }
@@ -193,12 +195,12 @@ impl StreamCache {
         self.stacks.iter_mut().flat_map(std::mem::take).chain(self.recent.drain(..)).collect()
     }
 
-    /// Keeps nothing from now on.
+    /// Closes the cache: it keeps no block from now on.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Adapts the cap to pressure: `used` of `capacity` bytes; the policy's bounds are bytes.
+    /// Adapts the cap to pressure: `used` of `capacity` bytes are in use; the policy's bounds are in bytes.
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
             CapAdvice::Keep => {}

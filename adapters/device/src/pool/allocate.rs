@@ -1,7 +1,7 @@
 //! How a request is served, and what is tried before it fails.
 //!
 //! ```text
-//!   arena: a gap; blocks that the stream freed; blocks whose fences are ready; a new page or segment; a wait for fences
+//!   arena: a gap; blocks that the stream freed; blocks whose fences are ready; a new page or segment; wait for fences
 //!     none ─► empty the streams' caches, search the arena again
 //!     none ─► wait for blocks held for other streams, without the lock; start again
 //!     none ─► call the user's hook, without the lock; if it returns true, start again

@@ -1,9 +1,9 @@
-//! Copies between a shadow and the device's ring, on one stream.
+//! Copies between a ring in a device's memory and its shadow in pinned host memory, on one stream.
 //!
-//! Promises upward: copies are done in the order they were begun; the three strategies differ in where the caller waits.
+//! Promises upward: copies are done in the order of the calls; the three strategies differ in where the caller waits.
 //! Asks from below: [`Service::copy`](crate::stream::Service), events.
 //!
-//! Nothing waits when a link is dropped: the block goes back behind its stream's fence, the shadow's pinned memory too.
+//! Dropping a link does not wait: the memory of ring and shadow is reused once the stream is done.
 
 use super::RingStrategy;
 use crate::backend::RawEvent;
@@ -18,14 +18,14 @@ use terrace_core::sync::AtomicU32;
 ///
 /// Only [`send_ring`](super::send_ring) and [`receive_ring`](super::receive_ring) make one.
 pub struct DeviceLink {
-    /// The device's ring.
+    /// The memory of the device's ring.
     block: DeviceBlock,
-    /// Where copies are put.
+    /// The stream that copies are put on.
     stream: Stream,
     strategy: RingStrategy,
-    /// What is looked at, for [`RingStrategy::Polled`].
+    /// The event that `poll` queries; `Some` for [`RingStrategy::Polled`].
     event: Option<RawEvent>,
-    /// Whether something was put on the stream after the event.
+    /// Whether a copy was put on the stream since the event was last recorded.
     behind: bool,
 }
 
@@ -36,22 +36,23 @@ impl DeviceLink {
         Ok(Self { block, stream, strategy, event, behind: false })
     }
 
-    /// Where the device finds the ring.
+    /// Address of the ring, in the device's address space.
     pub fn address(&self) -> u64 {
         self.block.address()
     }
 
-    /// Bytes of the ring, at least.
+    /// Size of the ring's memory in bytes: at least that of the ring.
     pub fn bytes(&self) -> u64 {
         self.block.bytes()
     }
 
-    /// How it copies.
+    /// How copies are made and waited for.
     pub fn strategy(&self) -> RingStrategy {
         self.strategy
     }
 
-    /// Addresses of some words in the ring and of as many here, and their bytes.
+    /// For the words from `at` on in the ring: their address in the ring, the address of `words`, and their size in
+    /// bytes.
     fn range(&self, at: usize, words: &[AtomicU32]) -> Result<(u64, u64, u64), DeviceError> {
         let word = size_of::<u32>() as u64;
         let (offset, bytes) = (at as u64 * word, words.len() as u64 * word);

@@ -1,11 +1,11 @@
 //! Memory of a ring that the host reads and writes by address: pinned or managed.
 //!
-//! Promises upward: a header and words that are there as long as this is.
-//! Asks from below: a block of memory that the host reaches, zeroed here once.
+//! Promises upward: a header and words, valid as long as the [`SeenByHost`] lives.
+//! Asks from below: a block of memory that the host can access; it is zeroed here once.
 //!
 //! Invariants:
 //! - the block has at least a header and `words` words, and starts at a multiple of [`ALIGN`]
-//! - it is only used by atomic words: by this process, by copies, by kernels
+//! - this process, copies and kernels access the block only by atomic words
 
 use crate::block::DeviceBlock;
 use crate::device::Device;
@@ -15,30 +15,30 @@ use std::fmt;
 use terrace_core::ring::{Header, RingMemory};
 use terrace_core::sync::AtomicU32;
 
-/// A header starts at a multiple of its own alignment.
+/// Alignment of a ring in bytes: that of its header.
 pub(super) const ALIGN: u64 = align_of::<Header>() as u64;
 
-/// Bytes of a ring with that many words.
+/// Size in bytes of a ring with that many words.
 fn bytes(words: u64) -> u64 {
     Header::BYTES as u64 + words * size_of::<u32>() as u64
 }
 
-/// A ring, or the shadow of one, where the host reaches it.
+/// A ring, or the shadow of one, in memory that the host can access.
 pub struct SeenByHost {
     block: DeviceBlock,
     words: usize,
 }
 
 impl SeenByHost {
-    /// In pinned memory.
+    /// Allocates a ring or shadow in pinned memory.
     pub(super) fn pinned(device: &Device, stream: &Stream, words: u64) -> Result<Self, DeviceError> {
         Self::new(device.allocate_pinned(stream, bytes(words), ALIGN)?, words)
     }
 
-    /// In managed memory, whose first turn is the host's.
+    /// Allocates a ring in managed memory, and waits until the host may access it.
     pub(super) fn managed(device: &Device, stream: &Stream, words: u64) -> Result<Self, DeviceError> {
         let block = device.allocate_managed(stream, bytes(words), ALIGN)?;
-        // Also what the block's last user put on the stream.
+        // Waits also for work that the block's last owner put on the stream.
         block.host_turn()?;
         Self::new(block, words)
     }
@@ -53,7 +53,7 @@ impl SeenByHost {
         Ok(Self { block, words: words as usize })
     }
 
-    /// The block.
+    /// The block that holds the ring.
     pub(super) fn block(&self) -> &DeviceBlock {
         &self.block
     }

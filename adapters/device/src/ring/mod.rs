@@ -1,19 +1,18 @@
 //! Rings of messages between the host and a device: the core's ring, over a device's memory.
 //!
-//! Promises upward: what the core's ring promises, whatever the device writes into it; nothing here uses memory that is not
-//! its own any more: copies are in order on one stream, and both the ring's memory and its shadow go back behind that
-//! stream's fence.
+//! Promises upward: what the core's ring promises, whatever the device writes into it; no copy touches freed memory,
+//! since copies run in order on one stream, and the memory of ring and shadow is reused only once that stream is done.
 //! Asks from below: blocks, pinned and managed memory, copies in stream order, events.
 //!
 //! | strategy | the host's call | for |
 //! | --- | --- | --- |
 //! | [`RingStrategy::Synchronous`] | waits for each copy | few messages, seen at once |
 //! | [`RingStrategy::Stream`] | puts copies on the stream; waits where it needs an answer | many messages, in order with other work |
-//! | [`RingStrategy::Polled`] | as `Stream`, but looks at an event with sleeps between instead of waiting in the driver | hosts with other things to do; timeouts |
-//! | [`UnifiedRing`] | reads and writes the very memory | devices that see the host's writes |
+//! | [`RingStrategy::Polled`] | as `Stream`, but queries an event, with sleeps in between | hosts with other work; timeouts |
+//! | [`UnifiedRing`] | reads and writes the ring itself, without copies | devices that see the host's writes |
 //!
-//! The device finds the ring at its address: a header of 256 bytes ([`Control`](terrace_core::ring::Control) says what
-//! stands where), then the slots. A kernel that waits for messages belongs on another stream than the ring's copies.
+//! On the device, the ring is a header of 256 bytes ([`Control`](terrace_core::ring::Control) is its layout), then the
+//! slots. A kernel that waits for messages must run on another stream than the ring's copies.
 //!
 //! # Example
 //! ```
@@ -47,23 +46,23 @@ use terrace_core::ring::{Backoff, Delay, RingLayout};
 /// How copies are made and waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RingStrategy {
-    /// Each copy is waited for at once.
+    /// Each call waits for its copy.
     Synchronous,
-    /// Copies are put on the stream; it is waited for when an answer is needed.
+    /// Copies are put on the stream; a call waits for the stream only if it needs the result of a copy.
     #[default]
     Stream,
     /// As `Stream`, but the caller does not wait in the driver: it queries an event, with sleeps between.
     Polled,
 }
 
-/// What a ring is like.
+/// The settings of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
-    /// Slots and their bytes.
+    /// Number of slots, and their size in bytes.
     pub layout: RingLayout,
-    /// How it is copied.
+    /// How copies are made and waited for.
     pub strategy: RingStrategy,
-    /// How long a call waits: for room, for a message, for a copy.
+    /// How long a call waits for room, for a message, or for a copy.
     pub backoff: Backoff,
 }
 
@@ -73,15 +72,15 @@ pub type DeviceSender<D> = Sender<SeenByHost, DeviceLink, D>;
 /// Receives messages from a device.
 pub type DeviceReceiver<D> = Receiver<SeenByHost, DeviceLink, D>;
 
-/// Sleeps in the system: a [`Delay`] for hosts, `&mut sleep`.
+/// Puts the calling thread to sleep: pass `&mut sleep` as the [`Delay`] of a ring on a host.
 pub fn sleep(nanoseconds: u32) {
     std::thread::sleep(std::time::Duration::from_nanos(nanoseconds.into()));
 }
 
-/// A ring in the device's memory that the host writes. Copies go over `stream`.
+/// Creates a ring in the device's memory, to which the host sends messages. Copies run on `stream`.
 ///
 /// # Errors
-/// [`DeviceError`]s: no memory, no pinned memory, a stream of another device, a copy that failed; `Late`.
+/// [`DeviceError`]s: no memory, no pinned memory, a stream of another device, a copy that failed; [`BridgeError::Late`].
 pub fn send_ring<D: Delay>(
     device: &Device,
     stream: &Stream,
@@ -92,7 +91,7 @@ pub fn send_ring<D: Delay>(
     Sender::create(memory, options.layout, link, delay, options.backoff)
 }
 
-/// A ring in the device's memory that the host reads. Copies go over `stream`.
+/// Creates a ring in the device's memory, from which the host receives messages. Copies run on `stream`.
 ///
 /// # Errors
 /// As for [`send_ring`].
@@ -106,7 +105,7 @@ pub fn receive_ring<D: Delay>(
     Receiver::create(memory, options.layout, link, delay, options.backoff)
 }
 
-/// A shadow in pinned memory, and the link to the device's ring.
+/// Allocates a shadow in pinned memory, and a ring in the device's memory with the link to it.
 fn parts(device: &Device, stream: &Stream, options: RingOptions) -> Result<(SeenByHost, DeviceLink), DeviceError> {
     let shadow = SeenByHost::pinned(device, stream, shadow_words(options.layout))?;
     let block = device.allocate_aligned(stream, options.layout.bytes(), memory::ALIGN)?;

@@ -1,8 +1,8 @@
 //! A ring in managed memory: host and device read and write the very same words, and nothing is copied.
 //!
-//! Promises upward: where both may do so at once ([`Visibility::System`]), the ring is shared as between two cores; where
-//! they take turns ([`Visibility::Device`]), the host gets it under a lease that waits for the whole device; elsewhere making
-//! one is refused.
+//! Promises upward: where both may access it at the same time ([`Visibility::System`]), the ring is shared as between
+//! two cores; where they take turns ([`Visibility::Device`]), the host gets it under a lease that waits for the whole
+//! device; elsewhere creating one fails.
 //! Asks from below: managed memory.
 
 use super::memory::SeenByHost;
@@ -15,7 +15,7 @@ use terrace_core::ring::bridge::BridgeError;
 use terrace_core::ring::{Header, RingLayout, RingMemory, create};
 use terrace_core::sync::AtomicU32;
 
-/// A ring that host and device see alike. One direction: make two for both.
+/// A ring in memory that host and device share. It has one direction: create two rings for both directions.
 ///
 /// # Example
 /// ```
@@ -35,9 +35,10 @@ pub struct UnifiedRing {
 }
 
 impl UnifiedRing {
-    /// Makes an empty ring.
+    /// Creates an empty ring.
     ///
-    /// The device uses it by work on `stream`, or, where it may while the host does, by any work.
+    /// On the device, only work on `stream` may use the ring; where host and device may use it at the same time, any
+    /// work.
     ///
     /// # Errors
     /// [`DeviceError`]s: no managed memory, none left, a stream of another device.
@@ -47,15 +48,15 @@ impl UnifiedRing {
         Ok(Self { memory: Arc::new(memory), visibility: device.visibility() })
     }
 
-    /// Where the device finds it.
+    /// Address of the ring, the same for device and host.
     pub fn address(&self) -> u64 {
         self.memory.block().address()
     }
 
-    /// The ring, for a host and a device that use it at once.
+    /// The ring, for host and device to use at the same time.
     ///
     /// # Errors
-    /// [`DeviceError::BadOption`] where they may not: ask for a [`lease`](UnifiedRing::lease).
+    /// [`DeviceError::BadOption`] where they must take turns: use a [`lease`](UnifiedRing::lease).
     pub fn shared(&self) -> Result<Arc<SeenByHost>, DeviceError> {
         match self.visibility {
             Visibility::System => Ok(Arc::clone(&self.memory)),
@@ -67,8 +68,9 @@ impl UnifiedRing {
 
     /// Leases the ring to the host, after waiting for the streams that use it.
     ///
-    /// Where host and device take turns, waits for the whole device, as [`UnifiedBuffer::lease`](crate::UnifiedBuffer::lease)
-    /// does. Caller must put no work on such a device while the lease lives.
+    /// Where host and device take turns, this waits for the whole device, as
+    /// [`UnifiedBuffer::lease`](crate::UnifiedBuffer::lease) does. Caller must put no work on such a device while the
+    /// lease lives.
     ///
     /// # Errors
     /// The driver's error.
@@ -84,7 +86,8 @@ impl std::fmt::Debug for UnifiedRing {
     }
 }
 
-/// The host's turn. A producer or consumer goes on where the last one stopped: open one on `&lease`.
+/// The host's exclusive access to a [`UnifiedRing`]. A producer or consumer opened on `&lease` continues where the last
+/// one stopped.
 #[derive(Debug)]
 pub struct RingLease<'r> {
     ring: &'r UnifiedRing,

@@ -1,8 +1,8 @@
 //! Memory of a backend as a source for the core's arena: pages where the device can map them, whole regions elsewhere.
 //!
-//! Promises upward: the core's contract of [`Source`]; a limit in bytes that holds; the driver's last refusal is kept for the
-//! error that users see; before memory moves or goes, nothing is in flight on it.
-//! Asks from below: a [`Backend`], and [`Fences`] that know what is in flight.
+//! Promises upward: the core's contract of [`Source`]; no call reserves memory above the limit; the driver's last
+//! refusal is kept for the user's error; before memory is moved or released, no work in flight uses it.
+//! Asks from below: a [`Backend`], and [`Fences`] that know which work is in flight.
 
 mod pages;
 mod regions;
@@ -18,12 +18,12 @@ use crate::health::{DeviceHealth, insist};
 use std::sync::Arc;
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 
-/// What both kinds of source share.
+/// What both kinds of source use.
 pub(crate) struct BackendContext<B: Backend> {
     pub(crate) backend: Arc<B>,
     pub(crate) fences: Fences<B>,
     pub(crate) health: Arc<DeviceHealth>,
-    /// Bytes of the device to leave to others, where it shares the host's memory.
+    /// Bytes of free memory to leave to other users, where the device shares the host's memory.
     pub(crate) min_free: u64,
 }
 
@@ -35,8 +35,8 @@ impl<B: Backend> Clone for BackendContext<B> {
 }
 
 impl<B: Backend> BackendContext<B> {
-    /// Refuses memory that the machine has not got: where device and host share it, the driver gives more than there is,
-    /// and the system then kills a process.
+    /// Fails if the machine has too little free memory. Where device and host share memory, the driver hands out more
+    /// than there is, and the system then kills a process.
     fn afford(&self, bytes: u64) -> Result<(), SourceError> {
         if !self.backend.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE) {
             return Ok(());
@@ -46,10 +46,11 @@ impl<B: Backend> BackendContext<B> {
         if bytes <= available { Ok(()) } else { Err(SourceError::OutOfMemory { available }) }
     }
 
-    /// Fills fresh memory with zeros, on a stream of its own (the default one waits for others, and they for it), and waits.
+    /// Fills fresh memory with zeros and waits, on a new stream, since the default stream synchronises with other
+    /// streams.
     ///
     /// # Safety
-    /// The range is fresh memory of the backend, not used yet.
+    /// The range must be fresh memory of the backend, not used yet.
     unsafe fn zero(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let backend = &*self.backend;
         let stream = backend.create_stream().map_err(|fault| self.health.note(fault))?;
@@ -61,13 +62,13 @@ impl<B: Backend> BackendContext<B> {
     }
 }
 
-/// Waits for a stream that the caller holds. A caller that frees memory afterwards must not do so while work is in flight: a wait
-/// that fails for a reason that passes is made again, in the end for the whole device.
+/// Waits for a stream, which the caller must hold. As the caller may reuse memory afterwards, a wait that fails for a
+/// temporary reason is repeated, at last as a wait for the whole device.
 ///
 /// # Errors
-/// The driver's, each time.
+/// The driver's error, if it refuses every attempt.
 pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Result<(), Fault> {
-    /// Waits for the stream alone.
+    /// Attempts to wait for the stream alone, before waiting for the device.
     const TRIES: usize = 4;
     // SAFETY: the caller holds the stream: a `StreamCore`'s, a lane's, or its own.
     let ask = || unsafe { backend.synchronize_stream(stream) };
@@ -81,22 +82,22 @@ pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Resul
     last.or_else(|fault| if fault.is_fatal() { Err(fault) } else { insist(|| backend.synchronize()) })
 }
 
-/// Destroys a stream that the caller made and that is not used any more. Refused twice: it goes with the device.
+/// Destroys a stream that the caller created and nothing uses any more. If the driver refuses twice, the stream is
+/// destroyed with the device.
 pub(crate) fn destroy<B: Backend + ?Sized>(backend: &B, stream: RawStream) {
     // SAFETY: made by the caller, which destroys it with this one call; a refused call destroyed nothing.
     let _ = insist(|| unsafe { backend.destroy_stream(stream) });
 }
 
-/// Waits as [`wait`] does, before memory is reused: the fault of a driver that cannot say whether work is still in flight
-/// becomes fatal, except while a capture prevents the wait: work put on the stream then is in the capture.
-///
+/// Waits as [`wait`] does, before memory is reused. If the wait fails, work may still be in flight, so the fault
+/// becomes fatal; except if a graph capture prevents the wait: work put on the stream is then part of the capture.
 /// # Errors
 /// As for [`wait`].
 pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Result<(), Fault> {
     wait(backend, stream).map_err(Fault::unproven)
 }
 
-/// Adds a region or pages taken from the driver to the usage.
+/// Counts memory that was taken from the driver: `bytes` bytes in `handles` handles.
 fn give(usage: &mut SourceUsage, bytes: u64, handles: u64) {
     usage.calls += 1;
     usage.handles += handles;
@@ -104,7 +105,7 @@ fn give(usage: &mut SourceUsage, bytes: u64, handles: u64) {
     usage.peak_reserved = usage.peak_reserved.max(usage.reserved);
 }
 
-/// Bytes left below the limit; `u64::MAX` without one.
+/// Bytes that may still be reserved; `u64::MAX` without a limit.
 fn left(usage: &SourceUsage) -> u64 {
     if usage.capacity == 0 { u64::MAX } else { usage.capacity.saturating_sub(usage.reserved) }
 }
@@ -116,7 +117,7 @@ pub(crate) enum DeviceSource<B: Backend> {
 }
 
 impl<B: Backend> DeviceSource<B> {
-    /// The driver's last refusal, once.
+    /// Takes out the driver's last refusal.
     pub(crate) fn take_fault(&mut self) -> Option<Fault> {
         match self {
             Self::Pages(source) => source.fault.take(),
@@ -124,7 +125,7 @@ impl<B: Backend> DeviceSource<B> {
         }
     }
 
-    /// Bytes of its own records. A node of the table has room for 11 entries and at least half of them.
+    /// Bytes of the source's own records: twice its table's entries, since nodes of a B-tree are at least half full.
     pub(crate) fn metadata(&self) -> u64 {
         let entry = match self {
             Self::Pages(source) => source.table() * size_of::<(u64, Page)>(),
@@ -133,7 +134,7 @@ impl<B: Backend> DeviceSource<B> {
         2 * entry as u64
     }
 
-    /// From now on regions that were kept may be released.
+    /// Lets regions that were kept for a graph be released from now on.
     pub(crate) fn let_go(&mut self) {
         if let Self::Regions(source) = self {
             source.let_go();
@@ -148,20 +149,20 @@ impl<B: Backend> DeviceSource<B> {
         }
     }
 
-    /// Lets another device use this memory, now and later.
+    /// Lets another device access this source's memory, present and future.
     ///
     /// # Errors
     /// The driver's error.
     pub(crate) fn share(&mut self, ordinal: u32) -> Result<(), Fault> {
         match self {
             Self::Pages(source) => source.share(ordinal),
-            // The driver opens whole contexts to each other.
+            // The driver grants access to a whole context, so to all regions.
             Self::Regions(_) => Ok(()),
         }
     }
 }
 
-/// Forwards a call to the source that this is.
+/// Forwards a call to the source of either kind.
 macro_rules! both {
     ($self:ident, $source:ident => $call:expr) => {
         match $self {

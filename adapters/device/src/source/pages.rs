@@ -1,7 +1,7 @@
-//! Pages under reserved address space: one handle of the driver for each.
+//! Pages mapped into reserved address space, each with a driver's handle of its own.
 //!
-//! Promises upward: a refused call changes nothing; a page that moves is mapped at its new place before it leaves the old
-//! one, so that a failure half way can be undone; everything is given back when the source is dropped.
+//! Promises upward: a refused call changes nothing; a page that moves is mapped at its new address before it is
+//! unmapped at the old one, so that a failure in between can be undone; dropping the source releases everything.
 //! Asks from below: [`Backend::reserve`], [`create_page`](Backend::create_page), [`map`](Backend::map),
 //! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_page`](Backend::release_page).
 
@@ -12,23 +12,23 @@ use crate::health::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 
-/// Address space, and the pages in it.
+/// Reserved address space, and the pages mapped into it.
 pub(crate) struct MappedPages<B: Backend> {
     context: BackendContext<B>,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     page: u64,
     pub(super) usage: SourceUsage,
     pub(super) fault: Option<Fault>,
-    /// Address space that was reserved, by base.
+    /// Reserved address space, by base address.
     spaces: BTreeMap<u64, Region>,
-    /// What is mapped, by address. `page` bytes each; together `usage.reserved`.
+    /// Mapped pages by address, `page` bytes each; their sizes add up to `usage.reserved`.
     mapped: BTreeMap<u64, Page>,
-    /// Other devices that may use the pages.
+    /// Ordinals of other devices that may access the pages.
     peers: Vec<u32>,
 }
 
 impl<B: Backend> MappedPages<B> {
-    /// `capacity`: the most bytes to map, 0 for no limit. `peers`: other devices that may use the pages from the first on.
+    /// `capacity`: limit of the bytes mapped, 0 for none. `peers`: ordinals of other devices that may access all pages.
     pub(crate) fn new(context: BackendContext<B>, capacity: u64, peers: &[u32]) -> Self {
         let page = context.backend.description().page_bytes;
         let usage = SourceUsage { capacity, ..SourceUsage::default() };
@@ -36,7 +36,7 @@ impl<B: Backend> MappedPages<B> {
         Self { context, page, usage, fault: None, spaces, mapped, peers: peers.into() }
     }
 
-    /// Maps a page and gives it back, to see that the driver opens it to all devices that are to use it.
+    /// Maps a page and releases it, to find out whether the driver grants all `peers` access to a page.
     ///
     /// # Errors
     /// The driver's error.
@@ -50,7 +50,8 @@ impl<B: Backend> MappedPages<B> {
         tried.map_err(|_| self.fault.take().unwrap_or(Fault::of("open a page to other devices", FaultReason::Other)))
     }
 
-    /// The largest part of `bytes` (halved until it works, not below `least`) of address space that the driver reserves.
+    /// The most bytes of address space that the driver reserves: `bytes`, halved until it succeeds, but not below
+    /// `least`.
     pub(crate) fn reservable(context: &BackendContext<B>, mut bytes: u64, least: u64) -> Result<u64, Fault> {
         loop {
             match context.backend.reserve(bytes) {
@@ -65,7 +66,7 @@ impl<B: Backend> MappedPages<B> {
         }
     }
 
-    /// Entries of the table of pages.
+    /// Number of mapped pages.
     pub(super) fn table(&self) -> usize {
         self.mapped.len()
     }
@@ -75,7 +76,7 @@ impl<B: Backend> MappedPages<B> {
         fault.into()
     }
 
-    /// Whether a range is whole pages of a space, all mapped or none.
+    /// Checks that a range is whole pages in reserved space, all mapped or none (`mapped`); returns its address.
     fn judge(&self, region: Region, offset: u64, bytes: u64, mapped: bool) -> Result<u64, SourceError> {
         if self.spaces.get(&region.base) != Some(&region) {
             return Err(SourceError::Misuse("the address space was reserved here and not given back"));
@@ -93,7 +94,7 @@ impl<B: Backend> MappedPages<B> {
         }
     }
 
-    /// Maps pages in order from an address on and opens them to all devices that may use them. All or none.
+    /// Maps pages in order from `start` on, and grants the peers access. Maps all pages or none.
     fn put(&self, start: u64, pages: &[Page]) -> Result<(), Fault> {
         let backend = &self.context.backend;
         for (i, &page) in pages.iter().enumerate() {
@@ -110,7 +111,7 @@ impl<B: Backend> MappedPages<B> {
         allowed.inspect_err(|_| self.take_out(start, bytes))
     }
 
-    /// Undoes [`Self::put`].
+    /// Unmaps pages that [`Self::put`] mapped; they stay allocated.
     fn take_out(&self, start: u64, bytes: u64) {
         if bytes > 0 {
             // SAFETY: mapped by `put`, a moment ago, and never used.
@@ -139,10 +140,10 @@ impl<B: Backend> MappedPages<B> {
         Ok(pages)
     }
 
-    /// Lets another device use the pages.
+    /// Lets another device access the pages, present and future.
     ///
     /// # Errors
-    /// The driver's; pages that were opened already stay open.
+    /// The driver's error; the device may then access some of the pages.
     pub(super) fn share(&mut self, ordinal: u32) -> Result<(), Fault> {
         if self.peers.contains(&ordinal) {
             return Ok(());
@@ -157,7 +158,7 @@ impl<B: Backend> MappedPages<B> {
         Ok(())
     }
 
-    /// Takes pages out of the table; they were there.
+    /// Removes pages from the table, where all of them must be.
     fn forget(&mut self, start: u64, bytes: u64) -> Vec<Page> {
         let pages = (start..start + bytes).step_by(self.page as usize);
         pages.filter_map(|address| self.mapped.remove(&address)).collect()

@@ -1,6 +1,6 @@
-//! Whole regions: one call of the driver takes one, one gives it back.
+//! Whole regions: one driver call allocates a region, one call frees it.
 //!
-//! Promises upward: a region is out once; what is still out when the source is dropped is given back then.
+//! Promises upward: each region is handed out once; dropping the source frees the regions that are still out.
 //! Asks from below: [`Backend::take`] and [`Backend::give_back`] of one kind of memory.
 
 use super::{BackendContext, give, left};
@@ -10,45 +10,45 @@ use crate::health::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 
-/// Regions of one kind.
+/// Regions of one kind of memory.
 pub(crate) struct Regions<B: Backend> {
     context: BackendContext<B>,
     kind: MemoryKind,
     pub(super) usage: SourceUsage,
     pub(super) fault: Option<Fault>,
-    /// Regions that are out, by id. Their bytes add up to `usage.reserved`.
+    /// Regions handed out, by id. Their bytes add up to `usage.reserved`.
     out: BTreeMap<u64, Region>,
-    /// The next region's id.
+    /// The id of the next region.
     next: u64,
-    /// Nothing goes back before [`Regions::let_go`]: a graph may be launched that uses it.
+    /// Whether regions stay allocated until [`Regions::let_go`], since a graph that may be launched again uses them.
     kept: bool,
 }
 
 impl<B: Backend> Regions<B> {
-    /// `capacity`: the most bytes to take, 0 for no limit.
+    /// `capacity`: limit of the bytes allocated, 0 for none.
     pub(crate) fn new(context: BackendContext<B>, kind: MemoryKind, capacity: u64) -> Self {
         let usage = SourceUsage { capacity, ..SourceUsage::default() };
         Self { context, kind, usage, fault: None, out: BTreeMap::new(), next: 1, kept: false }
     }
 
-    /// Keeps everything until it is let go.
+    /// Keeps all regions allocated until [`Regions::let_go`].
     pub(crate) fn kept(self) -> Self {
         let mut kept = self;
         kept.kept = true;
         kept
     }
 
-    /// From now on regions go back.
+    /// Lets regions be freed from now on.
     pub(super) fn let_go(&mut self) {
         self.kept = false;
     }
 
-    /// Regions that are out.
+    /// Number of regions handed out.
     pub(super) fn table(&self) -> usize {
         self.out.len()
     }
 
-    /// Remembers the driver's refusal, and tells the core.
+    /// Keeps the driver's refusal for the user's error, and converts it to the core's.
     fn refused(&mut self, fault: Fault) -> SourceError {
         self.fault = Some(self.context.health.note(fault));
         fault.into()

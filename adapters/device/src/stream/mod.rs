@@ -1,11 +1,11 @@
-//! Streams: the order in which a device works, and the cache of what was freed in that order.
+//! Streams: queues of work that a device does in order, each with a cache of the blocks that were freed on it.
 //!
-//! Promises upward: a hit costs an uncontended lock, a look-up and two counters: no driver call, no event.
-//! Asks from below: a [`Service`] that serves misses.
+//! Promises upward: a cache hit costs an uncontended lock, a look-up and two counters: no driver call, no event.
+//! Asks from below: a [`Service`] that serves cache misses.
 //!
-//! What a stream freed it may have again at once, because its work is done in order. So freed blocks of small sizes stay
-//! with their stream: live for the arena behind, free here. Each block holds a reference to its stream; a cached block's is
-//! kept as a bare count until the block is handed out again, so that a hit and its free count nothing.
+//! A stream may reuse at once what it freed, because its work is done in order. So freed small blocks stay in their
+//! stream's cache: live for the arena, free for the stream. Each block holds a reference to its stream; that of a
+//! cached block stays counted without an `Arc` value, so that neither a hit nor its free changes the reference count.
 
 mod service;
 
@@ -29,63 +29,65 @@ use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Owner, Request, Violation};
 use terrace_guard::catch_panic;
 
-/// The route of a stream on which nothing is captured.
+/// The route of a stream on which no graph is captured.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
-/// An order of work on a device. Clones are the same stream.
+/// A stream: work that a device does in order. Clones are handles to the same stream.
 ///
-/// It lives as long as a clone or a block of it does; then it is destroyed, if terrace made it; work in flight is still done.
+/// It lives as long as a clone or one of its blocks; then it is destroyed, if terrace created it. Work in flight still
+/// completes.
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<StreamHandle>,
 }
 
-/// Empties the stream's cache when the user's last clone goes.
+/// Empties the stream's cache when the user's last clone of [`Stream`] is dropped.
 pub(crate) struct StreamHandle {
     pub(crate) core: Arc<StreamCore>,
 }
 
-/// The maker of a stream.
+/// Which code created a stream.
 pub(crate) enum StreamOwnership {
-    /// Terrace, which destroys it.
+    /// Terrace, which also destroys it.
     Ours,
-    /// Other code; holds what keeps the stream alive, if that was given.
+    /// Other code; the value keeps the stream alive, if one was given.
     Theirs(Option<Keeper>),
 }
 
-/// What is left of a stream to close.
+/// What the pool needs to know to close a stream.
 pub(crate) struct ClosedStream {
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
     pub(crate) owned: bool,
-    /// Blocks its cache served.
+    /// Number of blocks that the stream's cache served.
     pub(crate) hits: u64,
 }
 
-/// Whatever keeps a stream alive.
+/// A value whose drop ends the promise that an adopted stream is alive.
 pub(crate) type Keeper = Box<dyn Any + Send + Sync>;
 
-/// What blocks know of their stream.
+/// The part of a stream to which its blocks refer.
 pub(crate) struct StreamCore {
     pub(crate) service: Arc<dyn Service>,
     health: Arc<DeviceHealth>,
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
-    /// Whether terrace made the stream, and destroys it.
+    /// Whether terrace created the stream, and destroys it.
     pub(crate) owned: bool,
-    /// What keeps a stream of others alive; let go of when the stream is closed here. A child leaves it to its parent.
+    /// Keeps an adopted stream alive; dropped once the stream is closed here. A forked child does not drop it.
     keeper: Option<Keeper>,
     /// The private pool that allocations go to while a graph is captured, or [`NO_ROUTE`].
     route: AtomicU32,
-    /// Bytes of a granule, 2^`shift`.
+    /// Size of a granule in bytes, 2^`shift`.
     granule: u64,
     shift: u32,
-    /// Largest size that is cached in a stack.
+    /// Largest block size, in bytes, that is cached in a stack.
     small: u64,
-    /// Whether larger blocks are kept.
+    /// Whether the cache holds blocks larger than `small`.
     has_recent: Arc<AtomicBool>,
     given: Arc<AllocatedTail>,
-    /// Blocks that are live for the arena and free here. For each one reference to the stream is counted without an `Arc`.
+    /// Blocks that are live for the arena and free here. Each has one reference to the stream, counted without an
+    /// `Arc`.
     cache: SpinMutex<StreamCache>,
 }
 
@@ -104,7 +106,7 @@ impl StreamCore {
         Self { service, health, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, cache }
     }
 
-    /// A block from the cache, with its reference to the stream.
+    /// Takes a block that fits the request from the cache, with its reference to the stream.
     #[inline]
     pub(crate) fn hit(self: &Arc<Self>, request: Request) -> Option<(Block, Arc<Self>)> {
         let cached = request.bytes <= 1 << 62 && request.bytes > 0 && request.align <= self.granule;
@@ -128,7 +130,7 @@ impl StreamCore {
     /// Keeps a block, and the reference that it held, for the next request of its size.
     ///
     /// # Errors
-    /// The reference, when the block is too large, the cache is full, or the stream is closed.
+    /// The reference, if the block is too large, the cache is full, or the stream is closed.
     #[inline]
     pub(crate) fn keep(self: Arc<Self>, block: Block) -> Result<(), Arc<Self>> {
         let this = ManuallyDrop::new(self);
@@ -147,18 +149,18 @@ impl StreamCore {
         if kept { Ok(()) } else { Err(ManuallyDrop::into_inner(this)) }
     }
 
-    /// Whether larger blocks are kept: the pool reads it without holding the stream.
+    /// The flag that the cache holds larger blocks: the pool reads it without a reference to the stream.
     pub(crate) fn has_recent(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.has_recent)
     }
 
-    /// Empties the cache into `to`. True when something was in it.
+    /// Empties the cache, passing each block to `to`. True if there were any blocks.
     pub(crate) fn drain(self: &Arc<Self>, to: impl FnMut(Block, Owner)) -> bool {
         let blocks = self.cache.lock().take_all();
         self.let_go(blocks, to)
     }
 
-    /// Takes the larger blocks out.
+    /// Takes the larger blocks out of the cache, passing each to `to`.
     pub(crate) fn drain_recent(self: &Arc<Self>, to: impl FnMut(Block, Owner)) {
         let mut cache = self.cache.lock();
         self.has_recent.store(false, Ordering::Relaxed);
@@ -167,7 +169,7 @@ impl StreamCore {
         self.let_go(blocks, to);
     }
 
-    /// Hands blocks on that were in the cache. True when there were any.
+    /// Drops the references of blocks taken out of the cache, and passes the blocks to `to`. True if there were any.
     fn let_go(self: &Arc<Self>, blocks: Vec<Block>, mut to: impl FnMut(Block, Owner)) -> bool {
         let drained = !blocks.is_empty();
         for block in blocks {
@@ -178,12 +180,12 @@ impl StreamCore {
         drained
     }
 
-    /// Nothing is kept from now on.
+    /// Closes the cache: it keeps no block from now on.
     pub(crate) fn close_cache(&self) {
         self.cache.lock().close();
     }
 
-    /// Lets the cache's cap follow pressure: `used` of `capacity` bytes.
+    /// Adapts the cache's cap to the pressure: `used` of `capacity` bytes are in use.
     pub(crate) fn adapt(&self, policy: &CachePolicy, used: u64, capacity: u64) {
         self.cache.lock().adapt(policy, used, capacity);
     }
@@ -199,7 +201,7 @@ impl StreamCore {
         cache.check(self.granule)?;
         let first = cached.len();
         cached.extend(cache.blocks());
-        // A thread that takes a block out, and its reference up, needs the lock; `self` is one more.
+        // A block leaves the cache, with its reference, under the lock only; `self` is one more reference.
         let counted = Arc::strong_count(self) > cached.len() - first;
         ensure(counted, "each cached block has a reference to its stream", owner)?;
         let known = !cache.has_recent() || self.has_recent.load(Ordering::Relaxed);
@@ -211,7 +213,7 @@ impl StreamCore {
         self.route.load(Ordering::Relaxed)
     }
 
-    /// Routes allocations to a private pool, or back. False when they go to one already.
+    /// Routes allocations to the private pool `to`, or back to [`NO_ROUTE`]. False if the route was not `from`.
     pub(crate) fn set_route(&self, from: u32, to: u32) -> bool {
         self.route.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -222,7 +224,7 @@ impl StreamCore {
         if self.forked() { usable.map_err(|fault| self.service.error(fault)) } else { Ok(()) }
     }
 
-    /// Whether this process is a child of the one that opened the device: then no lock may be waited for.
+    /// Whether this process is a child of the one that opened the device: waiting for a lock could then block for ever.
     pub(crate) fn forked(&self) -> bool {
         self.health.forked()
     }
@@ -238,20 +240,20 @@ impl Stream {
         &self.handle.core
     }
 
-    /// The driver's handle: for launches through other libraries, while this stream lives.
+    /// The driver's handle, to launch work by other libraries while this stream lives.
     pub fn raw(&self) -> RawStream {
         self.core().raw
     }
 
-    /// Waits until everything on the stream is done.
+    /// Waits until all work on the stream is done.
     ///
     /// # Errors
-    /// [`DeviceError::Driver`] and [`DeviceError::Lost`]: also what work on the stream did wrong.
+    /// [`DeviceError::Driver`] and [`DeviceError::Lost`], also of earlier work on the stream.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.core().service.synchronize_stream(self.raw())
     }
 
-    /// Makes this stream wait for what was put on `other` so far. The caller does not wait.
+    /// Makes this stream wait for all work put on `other` so far. The calling thread does not wait.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`]; the driver's error.
@@ -278,7 +280,7 @@ impl Drop for StreamCore {
         }
         let hits = self.cache.get_mut().counts().hits;
         self.service.close_stream(ClosedStream { owner: self.owner, raw: self.raw, owned: self.owned, hits });
-        // Its drop runs foreign code, on any thread: a panic must not spread.
+        // Dropping the keeper runs the user's code, on any thread: a panic must not spread.
         catch_panic(|| drop(keeper));
     }
 }
@@ -300,10 +302,10 @@ mod tests {
         let device = Device::host();
         let stream = device.stream().expect("a stream");
         let block = |address| Block { address, bytes: 256, slot: 0, region: 0, ticket: address };
-        // Two references are counted: the handle's, and that of the pool while it checks.
+        // Two references are counted: that of the stream's handle, and that of the pool during the check.
         assert!([1 << 20, 2 << 20].into_iter().all(|address| stream.core().cache.lock().put(1, block(address))));
         let said = device.check();
-        // No reference is left for the blocks: they must not be drained.
+        // No references were counted for these two blocks, so draining them would drop too many.
         stream.core().cache.lock().take_all();
         assert_eq!(said.map_err(|violation| violation.clause), Err("each cached block has a reference to its stream"));
     }

@@ -1,4 +1,4 @@
-//! What streams, blocks and devices ask of the pool behind them, whatever its backend.
+//! The calls of streams, blocks and devices to the pool behind them, whatever the pool's backend.
 //!
 //! Promises upward: one object-safe trait, [`Service`], so that users see no type parameter.
 //! Asks from below: nothing; the pool implements it.
@@ -19,36 +19,37 @@ use std::sync::Arc;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Request, Violation};
 
-/// Which part of the pool a block came from.
+/// Where a block comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BlockOrigin {
-    /// The arena.
+    /// The arena of the device's own memory.
     Pool,
     /// Memory of another kind than the device's own.
     Host(HostMemory),
     /// A graph's private pool.
     Graph(u32),
-    /// Elsewhere: it was wrapped.
+    /// Memory that the pool did not allocate, but wrapped.
     Foreign,
 }
 
-/// The other kinds of memory, each with an arena of its own: its place in `PoolState::sides`.
+/// Kinds of memory other than the device's own, each with an arena; the number is an index into `PoolState::sides`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HostMemory {
-    /// Pinned host memory in the device's place: used in stream order.
+    /// Pinned host memory in place of the device's: used in stream order.
     Fallback,
-    /// Pinned host memory that the host uses: nothing may be in flight on it when it is given out.
+    /// Pinned host memory that the host accesses: no work may be in flight on it when it is handed out.
     Pinned,
-    /// Managed memory: the host uses it after waiting for the stream.
+    /// Managed memory: the host accesses it after waiting for the stream.
     Managed,
 }
 
-/// What most blocks have nothing of.
+/// State that most blocks do not need, so it is allocated separately.
 pub(crate) struct BlockExtra {
     pub(crate) place: BlockOrigin,
-    /// Streams that use the block besides its own. Never locked in a forked child: its holder may not exist there.
+    /// Streams that use the block, besides its home stream. A forked child must not lock it: the holder may not exist
+    /// there.
     pub(crate) uses: SpinMutex<Vec<Arc<StreamCore>>>,
-    /// What gives memory back that came from elsewhere.
+    /// Called to release memory that the pool did not allocate.
     pub(crate) release: Option<Release>,
 }
 
@@ -58,22 +59,22 @@ impl BlockExtra {
     }
 }
 
-/// Takes memory back that was wrapped: address and bytes.
+/// Releases wrapped memory, given its address and its size in bytes.
 pub type Release = Box<dyn FnOnce(u64, u64) + Send + Sync>;
 
-/// Called when memory ran out, without any lock: may free blocks, and says whether to try again.
+/// Called without any lock when an allocation finds no memory: may drop blocks, and returns whether to try again.
 pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
 
-/// The host's side of a copy.
+/// The host memory of a copy.
 pub(crate) enum HostSlice<'a> {
-    /// It is read.
+    /// The copy reads it.
     Read(&'a [u8]),
-    /// It is written.
+    /// The copy writes it.
     Write(&'a mut [u8]),
 }
 
 impl HostSlice<'_> {
-    /// The copy between all of it and `device`, and whether bytes go up.
+    /// The copy between all of the slice and address `device`, and whether it goes to the device.
     pub(crate) fn range(&mut self, device: u64) -> (CopyRange, bool) {
         match self {
             Self::Read(bytes) => {
@@ -88,74 +89,74 @@ impl HostSlice<'_> {
     }
 }
 
-/// What a pool knows of its streams' progress. Callers hold the streams that they name, and drop each event once, last.
+/// Events of a pool's streams. Callers must hold the streams that they pass, and destroy each event once, last.
 pub(crate) trait StreamProgress {
-    /// Makes an event.
+    /// Creates an event.
     fn create_event(&self) -> Result<RawEvent, DeviceError>;
-    /// Lets it happen when everything put on the stream so far is done.
+    /// Records an event: it completes when all work put on the stream so far is done.
     fn record_event(&self, event: RawEvent, stream: RawStream) -> Result<(), DeviceError>;
-    /// Whether it has happened.
+    /// Whether a recorded event has completed.
     fn query_event(&self, event: RawEvent) -> Result<bool, DeviceError>;
-    /// Takes it back.
+    /// Destroys an event.
     fn destroy_event(&self, event: RawEvent);
 }
 
-/// What a pool passes on. Ranges lie in live managed blocks of the pool.
+/// Hints that a pool passes to the backend. Ranges must lie in live managed blocks of the pool.
 pub(crate) trait Hints {
-    /// Prefetches a range to the side that uses it next, in stream order.
+    /// Prefetches a range to the processor that uses it next, in stream order.
     fn prefetch(&self, at: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<Hint, DeviceError>;
-    /// Says how a range will be used. Not in stream order.
+    /// Advises the driver how a range will be used. Not in stream order.
     fn advise(&self, at: u64, bytes: u64, advice: Advice) -> Result<Hint, DeviceError>;
 }
 
-/// Ends a registration, by the address that it began with. False when the driver refused: the memory is still pinned.
+/// Unpins memory, by the address at which it was registered. False if the driver refused: it is then still pinned.
 pub(crate) type Unregister = Box<dyn FnOnce(u64) -> bool + Send + Sync>;
 
-/// What a pool does with memory of others.
+/// Pins and unpins memory that the pool did not allocate.
 pub(crate) trait Registers {
-    /// Pins a range.
+    /// Pins a range in place.
     ///
     /// # Safety
-    /// It is memory of this process, and stays so until it is unregistered.
+    /// The range must be memory of this process, and must stay so until it is unregistered.
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), DeviceError>;
-    /// Unpins it.
+    /// Unpins the memory that was registered at `address`.
     ///
     /// # Safety
-    /// It was registered here, and no work in flight uses it.
+    /// The memory must have been registered here, and no work in flight may use it.
     unsafe fn unregister(&self, address: u64) -> Result<(), DeviceError>;
-    /// Unpins it later. Keeps the driver, not the pool: the pool may be what calls it, when it ends.
+    /// A callback that unpins memory later. It holds the backend, not the pool, which may call it while being dropped.
     ///
     /// # Safety
-    /// The caller of the result does so once, for what was registered here, when no work in flight uses it.
+    /// The callback must be called once, for memory that was registered here, when no work in flight uses it.
     unsafe fn unregister_later(&self) -> Unregister;
 }
 
-/// A pool, whatever its backend.
+/// A pool with any backend.
 pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
     fn options(&self) -> &DeviceOptions;
     fn description(&self) -> &Description;
     fn health(&self) -> Arc<DeviceHealth>;
     fn given(&self) -> Arc<AllocatedTail>;
-    /// For copies, and streams and events for them.
+    /// The backend, for copies and for their streams and events.
     fn backend(&self) -> &dyn Backend;
-    /// Memory for copies between host and device to pass through.
+    /// Allocates staging memory for copies between host and device.
     fn stage(&self, bytes: u64) -> Result<StagingBuffer, Fault>;
-    /// A fault as users see it.
+    /// Converts a fault to the user's error.
     fn error(&self, fault: Fault) -> DeviceError;
-    /// Whether it is this very pool.
+    /// Whether `other` is this very pool.
     fn is(&self, other: &dyn Service) -> bool;
     fn memory(&self) -> Result<Memory, DeviceError>;
     fn stats(&self) -> DeviceStats;
     fn check(&self) -> Result<(), Violation>;
 
-    /// With `fallback`, pinned host memory may stand in where that is turned on.
+    /// Allocates a block. With `fallback`, pinned host memory may replace device memory where that is turned on.
     fn serve(
         &self,
         home: &Arc<StreamCore>,
         request: Request,
         fallback: bool,
     ) -> Result<(Block, BlockOrigin), DeviceError>;
-    /// Memory of another kind than the device's own.
+    /// Allocates pinned or managed memory.
     fn serve_host_memory(
         &self,
         home: &Arc<StreamCore>,
@@ -163,7 +164,8 @@ pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
         side: HostMemory,
     ) -> Result<Block, DeviceError>;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>);
-    /// Empties caches; with `all`, gives everything unused back to the driver too. Bytes given back.
+    /// Empties the streams' caches; with `all`, also releases all unused memory to the driver. Returns the bytes
+    /// released.
     fn trim(&self, all: bool) -> u64;
     fn adapt(&self, policy: &CachePolicy);
     fn set_capacity(&self, bytes: u64);
@@ -172,17 +174,17 @@ pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
 
     fn open_stream(&self) -> Result<Arc<StreamHandle>, DeviceError>;
     fn adopt_stream(&self, raw: RawStream, keeper: Option<Keeper>) -> Result<Arc<StreamHandle>, DeviceError>;
-    /// The user's last handle of a stream is gone: its cache is emptied.
+    /// Empties a stream's cache once the user's last handle of the stream was dropped.
     fn retire_stream(&self, stream: &Arc<StreamCore>);
-    /// A stream's last block is gone too. Called without any lock.
+    /// Closes a stream once its last block was dropped too. Called without any lock.
     fn close_stream(&self, stream: ClosedStream);
-    /// Refuses a stream of another device.
+    /// Fails for a stream of another device.
     fn check_stream(&self, stream: &StreamCore) -> Result<(), DeviceError>;
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
-    /// The same, again and again where the driver refuses: `Ok` when nothing of the stream is in flight.
+    /// Waits for a stream, repeatedly if the driver refuses: after `Ok`, no work of the stream is in flight.
     fn settle_stream(&self, stream: RawStream) -> Result<(), DeviceError>;
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError>;
-    /// Waits for everything on the device.
+    /// Waits for all work on the device.
     fn synchronize(&self) -> Result<(), DeviceError>;
 
     fn copy_host(&self, host: HostSlice<'_>, device: u64, stream: RawStream) -> Result<(), DeviceError>;

@@ -22,7 +22,7 @@ impl StreamCache {
         check_apart(&mut self.blocks().copied().collect::<Vec<_>>())
     }
 
-    /// Checks the larger blocks: those of more than `largest` bytes.
+    /// Checks the larger blocks: those of more than `largest` bytes, the size of the largest stack.
     fn check_recent(&self, largest: u64) -> Result<(), Violation> {
         ensure(self.recent.len() <= RECENT, "a cache keeps few larger blocks", self.recent.len() as u64)?;
         for block in &self.recent {
@@ -34,7 +34,7 @@ impl StreamCache {
     }
 }
 
-/// Checks that no block is there twice or overlaps another; sorts them by address.
+/// Checks that no block occurs twice or overlaps another; sorts the blocks by address.
 pub(crate) fn check_apart(blocks: &mut [Block]) -> Result<(), Violation> {
     blocks.sort_unstable_by_key(|block| block.address);
     let touching = blocks.windows(2).find(|pair| pair[1].address - pair[0].address < pair[0].bytes);
@@ -54,7 +54,7 @@ mod tests {
         Block { address, bytes: granules * GRANULE, slot: 0, region: 0, ticket: address }
     }
 
-    /// Blocks of one and two granules in stacks, and one of five beside them.
+    /// A cache with blocks of one and two granules in stacks, and a larger one of five granules.
     fn cache() -> StreamCache {
         let mut cache = StreamCache::new(4, 16 * GRANULE, 2);
         assert!(cache.put(1, block(0x1000, 1)) && cache.put(2, block(0x2000, 2)) && cache.put(2, block(0x3000, 2)));
@@ -63,7 +63,7 @@ mod tests {
         cache
     }
 
-    /// What the check says of a cache that was changed.
+    /// The clause that the check reports once the cache was changed, or "nothing".
     fn said(change: impl FnOnce(&mut StreamCache)) -> &'static str {
         let mut cache = cache();
         change(&mut cache);
