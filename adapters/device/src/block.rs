@@ -155,7 +155,7 @@ impl DeviceBlock {
         self.home.service.copy_host(HostSlice::Read(bytes), to, self.home.raw)
     }
 
-    /// Copies bytes of the block to the host, after all work put on the block's stream so far, and waits for the copy.
+    /// Copies bytes of the block to the host, after earlier work of the block's stream, and waits.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`]; the driver's error, after which `bytes` are undefined.

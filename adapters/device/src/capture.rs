@@ -46,7 +46,9 @@ impl fmt::Debug for GraphPool {
     }
 }
 
-/// While this lives, allocations on its stream come from its pool; no event is recorded on the stream or queried.
+/// A capture under way: while this lives, allocations on its stream come from its pool.
+///
+/// No event is recorded on the stream or queried in that time.
 #[must_use = "the capture ends when this is dropped"]
 #[derive(Debug)]
 pub struct Capture {

@@ -283,8 +283,7 @@ impl Device {
         Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
     }
 
-    /// Free and total memory as of now. Where the device shares the host's memory, free is the system's available
-    /// memory.
+    /// Free and total memory as of now; where it is the host's, free means the system's available memory.
     ///
     /// # Errors
     /// The driver's error.
@@ -314,7 +313,7 @@ impl Device {
         self.service.trim(true)
     }
 
-    /// Releases all unused memory if more than `bytes` bytes are reserved from the driver; returns the bytes released.
+    /// As [`Self::trim`], if more than `bytes` bytes are reserved from the driver; otherwise returns 0.
     pub fn shrink(&self, bytes: u64) -> u64 {
         if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
     }
@@ -326,7 +325,7 @@ impl Device {
         self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
-    /// Sets the limit of bytes reserved from the driver, 0 for none. Memory above a lower limit stays reserved.
+    /// Sets the limit of bytes reserved from the driver, 0 for none. Memory above it stays reserved.
     pub fn set_capacity(&self, bytes: u64) {
         self.service.set_capacity(bytes);
     }
@@ -382,7 +381,7 @@ impl Device {
         self.description().capabilities.visibility()
     }
 
-    /// Checks every invariant: of the arenas, the fences, the streams' caches, and the blocks held for other streams.
+    /// Checks every invariant: of the arenas, the fences, the streams' caches, and the held blocks.
     ///
     /// O(n log n); for tests.
     ///

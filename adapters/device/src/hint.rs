@@ -12,7 +12,9 @@ pub enum PrefetchTarget {
     Host,
 }
 
-/// How managed memory will be used, until the opposite advice is given. The driver keeps advice for whole pages.
+/// How managed memory will be used, until the opposite advice is given.
+///
+/// The driver keeps advice for whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Advice {
     /// Often read, rarely written: host and device may each keep a copy, and a write discards the other copies.

@@ -22,7 +22,7 @@ fn read() -> Option<String> {
     std::fs::read_to_string("/proc/meminfo").ok()
 }
 
-/// Value of a line of `/proc/meminfo`, in bytes (the text has kB); `name` is the line's name with its colon.
+/// A value of `/proc/meminfo` (in kB there), in bytes; `name` is that of its line, with the colon.
 pub fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

@@ -1,6 +1,6 @@
 //! Storage for the records of arenas, on the heap.
 //!
-//! Promises upward: all records are allocated once, zeroed, and take no physical memory before use; none is added later.
+//! Promises upward: all records are allocated once, zeroed, and take no physical memory before use; none are added.
 //! Asks from below: the global allocator.
 
 use std::marker::PhantomData;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-/// Elements in a device's memory, which is freed on drop and reused once the streams that use it are done.
+/// Elements in a device's memory, freed on drop and reused once the streams that use it are done.
 ///
 /// # Example
 /// ```

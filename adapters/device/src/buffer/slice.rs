@@ -71,8 +71,9 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Ok(Self { from, len, ..*self })
     }
 
-    /// Fills `elements` on the host with the view's first ones, after all work put on the stream so far, and waits for
-    /// it.
+    /// Copies the view's first elements to `elements` on the host, and waits.
+    ///
+    /// The copy comes after all work put on the stream so far.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`] if `elements` is longer than the view; the driver's error.
@@ -180,7 +181,9 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Ok(())
     }
 
-    /// Copies all elements from a view of the same length, of this or another device; returns the path of the bytes.
+    /// Copies all elements from a view of the same length, of this or another device.
+    ///
+    /// Returns the path that the bytes took.
     ///
     /// # Errors
     /// [`DeviceError::OutOfBounds`] if the lengths differ; the drivers' errors.

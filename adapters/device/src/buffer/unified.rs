@@ -69,7 +69,7 @@ impl<T: Pod> UnifiedBuffer<T> {
         self.block.address()
     }
 
-    /// Waits for the streams that use the elements, then gives the CPU access to them while the lease lasts.
+    /// Waits for the streams that use the elements; then the CPU may access them while the lease lasts.
     ///
     /// # Errors
     /// The driver's error, also of earlier work on the streams.
@@ -78,8 +78,9 @@ impl<T: Pod> UnifiedBuffer<T> {
         Ok(UnifiedLease { buffer: self })
     }
 
-    /// As [`UnifiedBuffer::lease`], to read only: several may exist at a time, and the device may read at the same
-    /// time.
+    /// As [`UnifiedBuffer::lease`], to read only.
+    ///
+    /// Several may exist at a time, and the device may read at the same time.
     ///
     /// Sound, since a writer needs exclusive access to the buffer, by [`lease`](Self::lease) or
     /// [`as_slice_mut`](Self::as_slice_mut), and this call waits for earlier writes of the streams. For kernels

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | [`RingStrategy::Synchronous`] | waits for each copy | few messages, seen at once |
 //! | [`RingStrategy::Stream`] | puts copies on the stream; waits where it needs an answer | many messages, in order with other work |
-//! | [`RingStrategy::Polled`] | as `Stream`, but queries an event, with sleeps in between | hosts with other work; timeouts |
+//! | [`RingStrategy::Polled`] | as `Stream`, but queries an event between sleeps | hosts with other work; timeouts |
 //! | [`UnifiedRing`] | reads and writes the ring itself, without copies | devices that see the host's writes |
 //!
 //! On the device, the ring is a header of 256 bytes ([`Control`](terrace_core::ring::Control) is its layout), then the
@@ -77,10 +77,10 @@ pub fn sleep(nanoseconds: u32) {
     std::thread::sleep(std::time::Duration::from_nanos(nanoseconds.into()));
 }
 
-/// Creates a ring in the device's memory, to which the host sends messages. Copies run on `stream`.
+/// Creates a ring in the device's memory, to which the host sends. Copies run on `stream`.
 ///
 /// # Errors
-/// [`DeviceError`]s: no memory, no pinned memory, a stream of another device, a copy that failed; [`BridgeError::Late`].
+/// [`DeviceError`]s: no memory, no pinned memory, a stream of another device, a failed copy; [`BridgeError::Late`].
 pub fn send_ring<D: Delay>(
     device: &Device,
     stream: &Stream,
@@ -91,7 +91,7 @@ pub fn send_ring<D: Delay>(
     Sender::create(memory, options.layout, link, delay, options.backoff)
 }
 
-/// Creates a ring in the device's memory, from which the host receives messages. Copies run on `stream`.
+/// Creates a ring in the device's memory, from which the host receives. Copies run on `stream`.
 ///
 /// # Errors
 /// As for [`send_ring`].

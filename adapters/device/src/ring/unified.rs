@@ -15,7 +15,9 @@ use terrace_core::ring::bridge::BridgeError;
 use terrace_core::ring::{Header, RingLayout, RingMemory, create};
 use terrace_core::sync::AtomicU32;
 
-/// A ring in memory that host and device share. It has one direction: create two rings for both directions.
+/// A ring in memory that host and device share.
+///
+/// It has one direction: create two rings for both directions.
 ///
 /// # Example
 /// ```
@@ -86,8 +88,9 @@ impl std::fmt::Debug for UnifiedRing {
     }
 }
 
-/// The host's exclusive access to a [`UnifiedRing`]. A producer or consumer opened on `&lease` continues where the last
-/// one stopped.
+/// The host's exclusive access to a [`UnifiedRing`].
+///
+/// A producer or consumer opened on `&lease` continues where the last one stopped.
 #[derive(Debug)]
 pub struct RingLease<'r> {
     ring: &'r UnifiedRing,

@@ -24,7 +24,7 @@ use terrace_core::{Block, Request, Violation};
 pub(crate) enum BlockOrigin {
     /// The arena of the device's own memory.
     Pool,
-    /// Memory of another kind than the device's own.
+    /// Pinned or managed memory.
     Host(HostMemory),
     /// A graph's private pool.
     Graph(u32),
@@ -62,7 +62,7 @@ impl BlockExtra {
 /// Releases wrapped memory, given its address and its size in bytes.
 pub type Release = Box<dyn FnOnce(u64, u64) + Send + Sync>;
 
-/// Called without any lock when an allocation finds no memory: may drop blocks, and returns whether to try again.
+/// Called without a lock when memory is short: may drop blocks; returns whether to try again.
 pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
 
 /// The host memory of a copy.

@@ -1,7 +1,7 @@
-//! The engine as users hold it.
+//! [`TransferEngine`]: the handle of an engine that users hold.
 //!
-//! Promises upward: every range is checked before anything is issued; borrowed memory is not touched after a call returned.
-//! Asks from below: [`EngineShared`], and lanes that run.
+//! Promises upward: every range is checked before any copy is issued; borrowed memory is not accessed after the call.
+//! Asks from below: [`EngineShared`], and lanes: threads that move its pieces.
 
 use super::future::{Note, Transfer};
 use super::host::{HostBuffer, HostSource};
@@ -23,11 +23,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// Moves bytes between host and device, many transfers at once. Clones are the same engine.
+/// Moves bytes between host and device, many transfers at once. Clones are handles to the same engine.
 ///
 /// Dropping the last clone finishes all submitted transfers and joins the threads.
 ///
-/// Wakers of its futures are called on its threads, as runtimes expect: they must not block, nor wait for a transfer.
+/// The engine's threads call the wakers of its futures: a waker must not block, nor wait for a transfer.
 ///
 /// # Example
 /// ```
@@ -50,22 +50,22 @@ pub struct TransferEngine {
     class: Priority,
 }
 
-/// Ends the lanes.
+/// Ends the lanes when the last clone of the engine is dropped.
 struct EngineHandle {
     shared: Arc<EngineShared>,
     lanes: Vec<JoinHandle<()>>,
 }
 
 impl TransferEngine {
-    /// An engine with default options.
+    /// Creates an engine with default options.
     ///
     /// # Errors
-    /// The driver's, for streams and events; the system's, for threads.
+    /// The driver's error from creating streams and events; [`DeviceError::BadOption`] if the system starts no thread.
     pub fn new(device: &Device) -> Result<Self, DeviceError> {
         Self::with(device, TransferOptions::default())
     }
 
-    /// An engine with options.
+    /// Creates an engine with options.
     ///
     /// # Errors
     /// [`DeviceError::BadOption`]; as for [`TransferEngine::new`].
@@ -74,7 +74,7 @@ impl TransferEngine {
         let service = Arc::clone(device.service());
         service.health().check().map_err(|fault| service.error(fault))?;
         let shared = Arc::new(EngineShared::new(service, options));
-        // Should a later lane be refused, dropping the handle ends those before.
+        // If a later lane cannot be created, dropping `handle` ends the lanes before it.
         let mut handle = EngineHandle { shared: Arc::clone(&shared), lanes: Vec::new() };
         for _ in 0..options.lanes {
             let lane = Lane::new(Arc::clone(&shared))?;
@@ -85,7 +85,7 @@ impl TransferEngine {
         Ok(Self { handle: Arc::new(handle), device: device.clone(), class: Priority::Normal })
     }
 
-    /// The same engine, for transfers of another class.
+    /// A handle to the same engine, whose transfers have another priority.
     pub fn at(&self, class: Priority) -> Self {
         Self { class, ..self.clone() }
     }
@@ -99,10 +99,12 @@ impl TransferEngine {
         &self.handle.shared
     }
 
-    /// Copies elements to a buffer, from element `at` on. Both belong to the engine until then.
+    /// Copies host elements to a buffer, from its element `at` on.
+    ///
+    /// The engine owns both until the transfer has ended.
     ///
     /// The future's errors: [`DeviceError::OutOfBounds`], [`DeviceError::OtherDevice`], [`DeviceError::Capture`], the
-    /// driver's.
+    /// driver's error.
     pub fn upload<T: Pod + Send, H: HostSource<T>>(
         &self,
         host: H,
@@ -118,9 +120,9 @@ impl TransferEngine {
         self.begin(ranges, route, homes, (host, to), |_, to, result| to.meter().ended(result, true))
     }
 
-    /// Copies `host`'s number of elements from a buffer, from element `at` on.
+    /// Fills `host` with elements of a buffer, from its element `at` on.
     ///
-    /// Both belong to the engine until the transfer ended.
+    /// The engine owns both until the transfer has ended.
     ///
     /// The future's errors: as for [`TransferEngine::upload`].
     pub fn download<T: Pod + Send, H: HostBuffer<T>>(
@@ -139,9 +141,9 @@ impl TransferEngine {
         self.begin(ranges, route, homes, (from, host), |from, _, result| from.meter().ended(result, false))
     }
 
-    /// Copies all elements of a buffer to the front of another of this device.
+    /// Copies all elements of a buffer to the start of another buffer of this device.
     ///
-    /// Both belong to the engine until the transfer ended.
+    /// The engine owns both until the transfer has ended.
     ///
     /// The future's errors: as for [`TransferEngine::upload`].
     pub fn copy<T: Pod + Send>(
@@ -160,10 +162,11 @@ impl TransferEngine {
         })
     }
 
-    /// Copies elements to a buffer, from element `at` on, and waits.
+    /// Copies elements to a buffer, from its element `at` on, and waits.
     ///
     /// # Errors
-    /// As for [`TransferEngine::upload`]: after the driver's, the elements there are any mixture of old and new ones.
+    /// As for [`TransferEngine::upload`]; after the driver's error, the elements written to are any mixture of old and
+    /// new.
     pub fn write<T: Pod>(
         &self,
         to: &mut DeviceBuffer<T>,
@@ -173,7 +176,7 @@ impl TransferEngine {
         self.write_many(to, &[(at, elements)])
     }
 
-    /// Copies elements from a buffer, from element `at` on, and waits.
+    /// Copies elements from a buffer, from its element `at` on, and waits.
     ///
     /// # Errors
     /// As for [`TransferEngine::write`].
@@ -186,11 +189,13 @@ impl TransferEngine {
         self.read_many(from, &mut [(at, elements)])
     }
 
-    /// Copies many slices to places of a buffer, with few calls of the driver, and waits.
+    /// Copies many slices to a buffer, with few driver calls, and waits.
+    ///
+    /// Each part is the first element to write in the buffer, and the slice.
     ///
     /// # Errors
-    /// As for [`TransferEngine::write`]; [`DeviceError::BadRequest`] for places that overlap. Nothing is copied when any of
-    /// them is refused.
+    /// As for [`TransferEngine::write`]; [`DeviceError::BadRequest`] if the parts overlap in the buffer. If any part is
+    /// invalid, nothing is copied.
     pub fn write_many<T: Pod>(
         &self,
         to: &mut DeviceBuffer<T>,
@@ -208,7 +213,9 @@ impl TransferEngine {
         result
     }
 
-    /// Copies from many places of a buffer to slices, with few calls of the driver, and waits.
+    /// Copies parts of a buffer to many slices, with few driver calls, and waits.
+    ///
+    /// Each part is the first element to read in the buffer, and the slice.
     ///
     /// # Errors
     /// As for [`TransferEngine::write`].
@@ -228,7 +235,7 @@ impl TransferEngine {
         result
     }
 
-    /// The address of a slice of this device, on whose stream nothing is captured.
+    /// The address of a slice; fails unless its block is of this device and its stream is not being captured.
     fn reach<T: Pod>(&self, slice: &Result<DeviceSlice<'_, T>, DeviceError>) -> Result<u64, DeviceError> {
         let slice = slice.as_ref().map_err(Clone::clone)?;
         self.judge(slice.block().0)?;
@@ -249,7 +256,7 @@ impl TransferEngine {
         Ok(())
     }
 
-    /// How bytes go: through staging, unless the device uses the host's memory itself.
+    /// The route of a transfer: through staging memory, unless the device can access the host memory directly.
     fn route(&self, direction: Direction, pinned: bool) -> Route {
         let any = Capabilities::SYNCHRONOUS | Capabilities::PAGEABLE;
         Route { direction, direct: pinned || self.device.description().capabilities.intersects(any) }
@@ -273,24 +280,24 @@ impl TransferEngine {
         }
     }
 
-    /// Moves what the caller holds until this returns.
+    /// Moves ranges of memory that the caller borrows until this returns.
     fn wait(
         &self,
         direction: Direction,
         block: &DeviceBlock,
         ranges: Vec<CopyRange>,
     ) -> Result<TransferReport, DeviceError> {
-        // The driver never sees what the caller has back when this returns, except where its copies are done at once.
+        // The driver gets addresses of borrowed memory only if its copies are done when they return.
         let direct = self.device.description().capabilities.contains(Capabilities::SYNCHRONOUS);
         let route = Route { direction, direct };
-        // Also for no parts at all.
+        // Checked even if there are no ranges.
         self.judge(block)?;
         let homes = [Some(block.stream_core()), None];
         self.shared().submit(route, self.class, homes, ranges, None).wait().result
     }
 }
 
-/// Refuses places that overlap.
+/// Fails if places, each (first element, number of elements), overlap.
 fn apart<T>(places: impl Iterator<Item = (usize, usize)>) -> Result<(), DeviceError> {
     let mut places: Vec<_> = places.filter(|(_, len)| *len > 0).collect();
     places.sort_unstable();
@@ -307,13 +314,13 @@ fn apart<T>(places: impl Iterator<Item = (usize, usize)>) -> Result<(), DeviceEr
 impl Drop for EngineHandle {
     fn drop(&mut self) {
         if self.shared.health.forked() {
-            // The threads are the parent's, and so is whatever lock they held. Their handles are not let go: that would
-            // detach whichever thread of this child lies where they lay.
+            // The child has no lanes, and a lane may hold a lock for ever. Their join handles leak: dropping them would
+            // detach any thread of the child that has the same id.
             self.lanes.drain(..).for_each(std::mem::forget);
             return;
         }
         self.shared.close();
-        // Joining from a lane (a waker dropped the engine) could deadlock: detach the threads.
+        // Joining from a lane (a waker dropped the engine) could deadlock: the threads are detached instead.
         let here = Lane::is_here();
         for lane in self.lanes.drain(..).filter(|_| !here) {
             // A lane does not panic; if one did, there is nothing to wait for.

@@ -1,8 +1,8 @@
-//! A transfer as its caller sees it.
+//! [`Transfer`]: the future of a transfer, and its results.
 //!
-//! Promises upward: the buffers come back, with success or with the error; a target that may be half written comes back as
-//! [`Incomplete`] only.
-//! Asks from below: a [`Job`], which ends.
+//! Promises upward: the buffers come back, with success or with the error; a target that may be partly written comes
+//! back only as [`Incomplete`].
+//! Asks from below: a [`Job`] that ends.
 
 use super::job::{Job, JobEnd};
 use crate::error::DeviceError;
@@ -17,20 +17,20 @@ use std::task::{Context, Poll};
 
 /// A transfer that moved all its bytes.
 pub struct Done<S, T> {
-    /// Where the bytes came from.
+    /// The buffer that the bytes were copied from.
     pub source: S,
-    /// Where they are now.
+    /// The buffer that the bytes were copied to.
     pub target: T,
-    /// How it went.
+    /// Bytes, pieces, retries and time of the transfer.
     pub report: TransferReport,
 }
 
 /// A transfer that failed or was cancelled.
 pub struct TransferError<S, T> {
-    /// Why not.
+    /// Why the transfer did not complete.
     pub error: DeviceError,
-    /// The buffers. `None` where the driver could not say whether a copy is still in flight: their memory is never used
-    /// again then.
+    /// The buffers. `None` if the driver could not say whether a copy is still in flight: their memory is then never
+    /// reused.
     pub buffers: Option<Box<(S, Incomplete<T>)>>,
 }
 
@@ -46,7 +46,7 @@ impl<S, T> std::error::Error for TransferError<S, T> {
     }
 }
 
-// Not the buffers: they may have gigabytes of elements.
+// Debug output omits the buffers, which may have gigabytes of elements.
 impl<S, T> fmt::Debug for Done<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Done").field("report", &self.report).finish_non_exhaustive()
@@ -72,7 +72,7 @@ impl<S, T> From<TransferError<S, T>> for DeviceError {
     }
 }
 
-/// The target of a transfer that was not done: it may hold any part of the new bytes.
+/// The target of a transfer that did not complete: any part of it may have been written.
 #[must_use = "the buffer is in here"]
 pub struct Incomplete<T> {
     target: T,
@@ -80,20 +80,20 @@ pub struct Incomplete<T> {
 }
 
 impl<T> Incomplete<T> {
-    /// Whether nothing was written: the bytes are the old ones.
+    /// Whether nothing was written, so that the target has its old bytes.
     pub fn is_whole(&self) -> bool {
         !self.touched
     }
 
-    /// The target when nothing was written.
+    /// The target, if nothing was written.
     ///
     /// # Errors
-    /// Itself, when something may have been.
+    /// `self`, if something may have been written.
     pub fn whole(self) -> Result<T, Self> {
         if self.touched { Err(self) } else { Ok(self.target) }
     }
 
-    /// The target, whatever it holds: where the transfer was to write, any mixture of old and new bytes.
+    /// The target, whatever it holds: in the range of the transfer, any mixture of old and new bytes.
     pub fn into_inner(self) -> T {
         self.target
     }
@@ -103,11 +103,11 @@ impl<T> Incomplete<T> {
 ///
 /// It proceeds whether it is polled or not.
 ///
-/// Dropped, it is given up: what is not under way yet is not done, and the buffers go when nothing uses them any more.
-/// Forgotten, it is done, and the buffers leak.
+/// Dropping it cancels the transfer: pieces not yet issued are not copied, and the buffers are dropped once no copy
+/// uses them. Forgetting it (`mem::forget`) lets the transfer complete, and leaks the buffers.
 #[must_use = "dropping it gives the transfer up"]
 pub struct Transfer<S, T> {
-    /// `None` when the end was picked up.
+    /// `None` once the result was taken.
     state: Option<TransferState<S, T>>,
 }
 
@@ -117,7 +117,7 @@ enum TransferState<S, T> {
         health: Arc<DeviceHealth>,
         note: Note<S, T>,
     },
-    /// It was refused before the engine took it.
+    /// The transfer was refused before the engine took it.
     Refused(TransferError<S, T>),
 }
 
@@ -134,10 +134,11 @@ impl<S: Send + 'static, T: Send + 'static> Transfer<S, T> {
         Self { state: Some(TransferState::Refused(TransferError { error, buffers })) }
     }
 
-    /// Waits until it is over.
+    /// Waits until the transfer has ended.
     ///
     /// # Errors
-    /// [`TransferError`], with the buffers: the driver's error, [`DeviceError::Cancelled`], what was wrong with the call.
+    /// [`TransferError`], with the buffers: the driver's error, [`DeviceError::Cancelled`], or the error of an invalid
+    /// call.
     pub fn wait(mut self) -> Result<Done<S, T>, TransferError<S, T>> {
         match self.state.take() {
             Some(TransferState::Taken { job, health, note }) => match forked(&health) {
@@ -149,7 +150,7 @@ impl<S: Send + 'static, T: Send + 'static> Transfer<S, T> {
         }
     }
 
-    /// Gives it up, and waits for what is in flight. `Ok` when everything had arrived before.
+    /// Cancels the transfer, and waits for its pieces in flight. `Ok` if all pieces had been issued before.
     ///
     /// # Errors
     /// [`TransferError`], with the buffers.
@@ -163,15 +164,15 @@ impl<S: Send + 'static, T: Send + 'static> Transfer<S, T> {
     }
 }
 
-/// The lanes are not in this child: nothing will end here, and a lock may be held by one of them. The buffers are the
-/// parent's.
+/// The error of a transfer in a forked child, where no lane runs, so that no transfer ends, and a lane may hold a lock
+/// for ever. The buffers belong to the parent process.
 fn forked<S, T>(health: &DeviceHealth) -> Option<TransferError<S, T>> {
     let fault = Fault::of("wait for a transfer", FaultReason::Forked);
     let error = DeviceError::Lost { device: "the parent's device".into(), fault, block: None };
     health.forked().then_some(TransferError { error, buffers: None })
 }
 
-/// What the caller gets of an end.
+/// Converts a job's end to the result for the caller.
 fn over<S: 'static, T: 'static>(end: JobEnd, note: Note<S, T>) -> Result<Done<S, T>, TransferError<S, T>> {
     let JobEnd { result, keep, touched } = end;
     let buffers = keep.and_then(|keep| keep.downcast::<(S, T)>().ok()).map(|buffers| *buffers);
@@ -188,7 +189,7 @@ fn over<S: 'static, T: 'static>(end: JobEnd, note: Note<S, T>) -> Result<Done<S,
     }
 }
 
-// Nothing in here is pinned: the buffers lie in the engine's box.
+// No field is pinned: the buffers lie in a box that the engine owns.
 impl<S, T> Unpin for Transfer<S, T> {}
 
 impl<S: Send + 'static, T: Send + 'static> Future for Transfer<S, T> {
@@ -203,7 +204,7 @@ impl<S: Send + 'static, T: Send + 'static> Future for Transfer<S, T> {
                     None => return Poll::Pending,
                 },
             },
-            // Refused, or polled after its end.
+            // Refused before it began, or polled after its end.
             _ => {
                 let state = self.state.take();
                 return Poll::Ready(Self { state }.wait());

@@ -1,4 +1,4 @@
-//! Host memory that transfers own while they last.
+//! Host memory that a transfer owns until it ends.
 
 use crate::buffer::PinnedBuffer;
 use crate::device::Device;
@@ -7,13 +7,13 @@ use bytemuck::Pod;
 /// Elements on the host that a device may read: `Vec`, [`PinnedBuffer`] and the like.
 ///
 /// # Safety
-/// [`elements`](Self::elements) gives the same memory at each call, also after the value was moved, for as long as it lives;
-/// that memory is written meanwhile only through [`HostBuffer::elements_mut`].
+/// [`elements`](Self::elements) must return the same memory at each call while the value lives, even after the value
+/// was moved; in that time, only [`HostBuffer::elements_mut`] may write the memory.
 pub unsafe trait HostSource<T>: Send + 'static {
     /// The elements.
     fn elements(&self) -> &[T];
 
-    /// Whether a device copies from and to them itself.
+    /// Whether the device can copy from and to the elements directly.
     fn is_pinned_for(&self, _: &Device) -> bool {
         false
     }
@@ -22,7 +22,7 @@ pub unsafe trait HostSource<T>: Send + 'static {
 /// Host memory that a transfer writes.
 ///
 /// # Safety
-/// As for [`HostSource`], of the same memory, which is not read elsewhere either.
+/// As for [`HostSource`], with the same memory, which no other code may read either.
 pub unsafe trait HostBuffer<T>: HostSource<T> {
     /// The elements, to write.
     fn elements_mut(&mut self) -> &mut [T];

@@ -1,8 +1,8 @@
-//! One transfer as the engine knows it: ranges to copy, and how far it is.
+//! A job: one transfer inside the engine, with the ranges to copy and its progress.
 //!
-//! Promises upward: what a job keeps is let go when nothing of it is in flight, not before; it ends once, with all its bytes
-//! moved or with one error; pieces that were refused are issued again, whole.
-//! Asks from below: a [`JobPart`] taken is settled or refused, exactly once.
+//! Promises upward: a job releases its buffers only once none of its parts is in flight; it ends once, with all of its
+//! bytes moved or with one error; a refused part is issued again, whole.
+//! Asks from below: the lane settles or refuses each [`JobPart`] that it takes, exactly once.
 
 use super::options::Priority;
 use super::stats::EngineCounters;
@@ -17,26 +17,26 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use terrace_guard::catch_panic;
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From the host to the device.
     Up,
     /// From the device to the host.
     Down,
-    /// On the device.
+    /// From device memory to memory of the same device.
     Within,
 }
 
-/// How a job's bytes are moved: only what is alike goes together.
+/// How a job's bytes are moved. Only jobs of the same route may share a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) direction: Direction,
-    /// Whether the device can use the host's side itself: no staging.
+    /// Whether the device can access the host memory directly, without staging.
     pub(super) direct: bool,
 }
 
-/// The first bytes of a range, at most `room`, and what is left.
+/// Splits off the first bytes of a range, at most `room`; returns them and the rest.
 fn split(range: CopyRange, room: u64) -> (CopyRange, Option<CopyRange>) {
     let CopyRange { to, from, bytes } = range;
     if bytes <= room {
@@ -46,10 +46,10 @@ fn split(range: CopyRange, room: u64) -> (CopyRange, Option<CopyRange>) {
     (CopyRange { bytes: room, ..range }, Some(rest))
 }
 
-/// What keeps the memory of a job alive: the buffers themselves. Nothing where the caller waits.
+/// The buffers of a job, which keep its memory alive. `None` if the caller lends the memory and waits.
 pub(super) type Keep = Option<Box<dyn Any + Send>>;
 
-/// A job that is over.
+/// The end of a job.
 pub(super) struct JobEnd {
     pub(super) result: Result<TransferReport, DeviceError>,
     pub(super) keep: Keep,
@@ -57,15 +57,15 @@ pub(super) struct JobEnd {
     pub(super) touched: bool,
 }
 
-/// Streams of the buffers of a job: of one, or of both.
+/// The home streams of a job's device buffers, which are one or two.
 pub(super) type Homes = [Option<Arc<StreamCore>>; 2];
 
 pub(super) struct Job {
     pub(super) route: Route,
     pub(super) class: Priority,
-    /// Streams whose work so far comes first.
+    /// Streams whose work, put on them before the job was submitted, must be done before the job's copies.
     pub(super) homes: Homes,
-    /// Jobs handed to the engine before it.
+    /// Number of the job in the order of submission, from 1.
     pub(super) number: u64,
     counters: Arc<EngineCounters>,
     began: Instant,
@@ -73,19 +73,19 @@ pub(super) struct Job {
     ended: Condvar,
 }
 
-/// Under the job's lock, which is the last of all to be taken.
+/// State under the job's lock, which is taken after the queue's lock and before that of the counters.
 struct Progress {
-    /// Ranges not issued yet, and how often each was refused; the last is the next.
+    /// Ranges not issued yet, each with the number of its refusals; the last range is issued next.
     left: Vec<(CopyRange, u32)>,
-    /// Parts issued and neither settled nor refused.
+    /// Number of parts that are issued and neither settled nor refused yet.
     in_flight: u32,
-    /// Whether the queue, or a lane that looks at it, has the job.
+    /// Whether the job is in the queue, or was popped by a lane that is taking parts of it.
     queued: bool,
-    /// When the next piece may be tried.
+    /// The earliest time to take the next part.
     not_before: Option<Instant>,
-    /// Whether it goes without others, since it or a companion was refused for good.
+    /// Whether the job must not share a piece, since it was refused twice, or in a shared piece.
     alone: bool,
-    /// Whether the caller gave it up.
+    /// Whether the caller cancelled the job.
     cancelled: bool,
     touched: bool,
     error: Option<DeviceError>,
@@ -94,37 +94,37 @@ struct Progress {
     /// Whether the caller will take `end`.
     wanted: bool,
     waker: Option<Waker>,
-    /// Whether it ended, once and for all; `end` is set until the caller takes it.
+    /// Whether the job has ended; `end` is set from then until the caller takes it.
     over: bool,
     end: Option<JobEnd>,
 }
 
-/// Some bytes of a job, in flight.
+/// A part of a job's bytes, in flight.
 pub(super) struct JobPart {
     pub(super) job: Arc<Job>,
     pub(super) range: CopyRange,
-    /// How often it was refused.
+    /// Number of times that the part was refused.
     pub(super) refused: u32,
 }
 
-/// Calls and drops for a job that ended, made without any lock.
+/// A waker to call and values to drop after a job ended, once no lock is held: both run the user's code.
 #[must_use]
 #[derive(Default)]
 pub(super) struct Deferred {
     waker: Option<Waker>,
-    /// Set if the caller detached: dropped here.
+    /// The end of the job, if the caller no longer wants it.
     end: Option<JobEnd>,
-    /// It may be the last that knows its streams: dropped here.
+    /// The job, if it left the queue: this may be the last reference to its streams.
     job: Option<Arc<Job>>,
 }
 
 impl Deferred {
-    /// The same, for a job that left the queue.
+    /// Adds a job that left the queue.
     pub(super) fn of(self, job: Arc<Job>) -> Self {
         Self { job: Some(job), ..self }
     }
 
-    /// Wakes the waiter, and drops what is left. What panics is its owner's affair: a lane goes on for the others.
+    /// Wakes the waiter, and drops the rest. A panic of the user's code is caught, so that the lane goes on.
     pub(super) fn act(self) {
         let Self { waker, end, job } = self;
         catch_panic(|| waker.into_iter().for_each(Waker::wake));
@@ -133,13 +133,13 @@ impl Deferred {
     }
 }
 
-/// What a queue learns from a look at a job.
+/// The result of [`Job::take`].
 pub(super) enum JobStep {
-    /// Nothing of it is left to issue: it leaves the queue.
+    /// The job has no part left to issue: it leaves the queue.
     Gone(Deferred),
-    /// This much of it, which was refused so often; `true`: more is left.
+    /// A range to issue, the number of its refusals, and whether the job has more ranges.
     Some(CopyRange, u32, bool),
-    /// Not before that.
+    /// No part may be issued before this time.
     Later(Instant),
 }
 
@@ -165,7 +165,7 @@ impl Job {
         Self { route, class, homes, number, counters, began: Instant::now(), progress, ended }
     }
 
-    /// The same with what it moves, in order, and what keeps that alive.
+    /// Adds the ranges to copy, in order, and the buffers that keep their memory alive.
     pub(super) fn with(mut self, mut ranges: Vec<CopyRange>, keep: Keep) -> Self {
         ranges.retain(|range| range.bytes > 0);
         ranges.reverse();
@@ -175,7 +175,7 @@ impl Job {
         self
     }
 
-    /// Progress is whole between any two calls.
+    /// Locks the progress, which is consistent between any two calls.
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,7 +201,7 @@ impl Job {
         JobStep::Some(range, refused, more)
     }
 
-    /// Whether it goes without others.
+    /// Whether the job must not share a piece.
     pub(super) fn is_alone(&self) -> bool {
         self.progress().alone
     }
@@ -216,15 +216,15 @@ impl Job {
         self.finish(progress)
     }
 
-    /// Whether the queue may forget it: it was given up, or ended.
+    /// Whether the queue may drop the job: it was cancelled, failed, or has ended.
     pub(super) fn is_given_up(&self) -> bool {
         let progress = self.progress();
         progress.cancelled || progress.error.is_some() || progress.over
     }
 
-    /// A part was refused for a reason that may pass: it is issued again, after `delay` of how often that was; `None` when that
-    /// was too often. From the second time on the job goes alone: its companions may be the reason. Gives whether the queue
-    /// gets the job (again).
+    /// Issues a part again that was refused for a temporary reason, after `delay` of its refusals; if that is `None`,
+    /// the job fails. From its second refusal on, the job shares no piece: other jobs may be the reason. Returns
+    /// whether the caller must push the job to the queue.
     pub(super) fn again(
         &self,
         (range, refused): (CopyRange, u32),
@@ -238,8 +238,8 @@ impl Job {
         (Self::put_back(progress, (range, refused + 1)), Deferred::default())
     }
 
-    /// A part was refused together with others: it is issued again alone, which shows whether it is the guilty one. Gives
-    /// whether the queue gets the job (again).
+    /// Issues a part again, alone, that was refused in a shared piece: this shows which job caused the refusal. Returns
+    /// whether the caller must push the job to the queue.
     pub(super) fn again_alone(&self, range: (CopyRange, u32)) -> bool {
         let mut progress = self.progress();
         progress.alone = true;
@@ -261,7 +261,7 @@ impl Job {
         self.finish(progress)
     }
 
-    /// As [`Job::failed`], when the driver cannot say whether the part is still in flight: its memory is never let go.
+    /// As [`Job::failed`], if the driver cannot say whether the part is still in flight: the job's buffers leak.
     pub(super) fn lost(&self, error: DeviceError) -> Deferred {
         std::mem::forget(self.progress().keep.take());
         self.failed(error)
@@ -271,7 +271,7 @@ impl Job {
     pub(super) fn cancel(&self) {
         let mut progress = self.progress();
         progress.cancelled = true;
-        // Not the queue's answer: it finds out later that nothing is left.
+        // The job stays in the queue, which later finds that no part is left.
         self.finish(progress).act();
     }
 
@@ -279,7 +279,7 @@ impl Job {
     pub(super) fn let_go(&self) {
         let mut progress = self.progress();
         (progress.cancelled, progress.wanted) = (true, false);
-        // Both may hold anything, also the engine: they go when the lock has gone.
+        // Dropping either may run any code, and even drop the engine: they are dropped after unlocking.
         let (end, waker) = (progress.end.take(), progress.waker.take());
         let deferred = self.finish(progress);
         catch_panic(|| drop(waker));
@@ -287,10 +287,10 @@ impl Job {
         deferred.act();
     }
 
-    /// Ends the job if no part is in flight and none is left to issue, or it failed or was cancelled.
+    /// Ends the job if no part is in flight, and either all parts were issued, or it failed, or it was cancelled.
     fn finish(&self, mut progress: MutexGuard<'_, Progress>) -> Deferred {
         let issued = progress.left.is_empty() && !progress.queued;
-        // What had arrived as a whole before it was given up is done.
+        // A job that was cancelled after its last part was issued counts as done.
         let given_up = progress.cancelled && !issued;
         let error = progress.error.clone().or(given_up.then_some(DeviceError::Cancelled));
         if progress.over || progress.in_flight > 0 || !(issued || error.is_some()) {
@@ -313,7 +313,7 @@ impl Job {
         deferred
     }
 
-    /// Waits for the end.
+    /// Waits until the job has ended.
     pub(super) fn wait(&self) -> JobEnd {
         let mut progress = self.progress();
         loop {
@@ -326,7 +326,7 @@ impl Job {
 
     /// Takes the result if the job ended; else registers `waker`.
     pub(super) fn poll(&self, waker: &Waker) -> Option<JobEnd> {
-        // A waker's clone and drop run foreign code: without the lock.
+        // Cloning or dropping a waker runs the user's code: not under the lock.
         let fresh = waker.clone();
         let mut progress = self.progress();
         let end = progress.end.take();
@@ -337,7 +337,7 @@ impl Job {
     }
 }
 
-/// Whether a refusal may pass by itself: then the piece is tried again.
+/// Whether a refusal may be temporary, so that the part is tried again.
 pub(super) fn may_pass(fault: &Fault) -> bool {
     use crate::fault::FaultReason;
     matches!(fault.reason, FaultReason::Transient | FaultReason::OutOfMemory | FaultReason::Capturing)

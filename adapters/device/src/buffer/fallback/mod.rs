@@ -115,7 +115,9 @@ pub struct FallbackBuffer<T> {
 }
 
 impl<T: Pod> FallbackBuffer<T> {
-    /// Allocates `len` zeroed elements on the host. Device memory is allocated at the first access by the device.
+    /// Allocates `len` zeroed elements on the host.
+    ///
+    /// Device memory is allocated at the first access by the device.
     ///
     /// # Errors
     /// [`DeviceError::BadRequest`] for zero elements; an error if the device has no pinned memory, or none is left.
@@ -263,9 +265,9 @@ impl<T: Pod> FallbackBuffer<T> {
         self.retry.full() && self.card.is_none()
     }
 
-    /// Frees the buffer's device memory, which is reused once the stream is done with it. Neither copies nor waits.
+    /// Frees the buffer's device memory. Neither copies nor waits.
     ///
-    /// Returns the bytes freed: 0 if the buffer had none there.
+    /// The memory is reused once the stream is done with it. Returns the bytes freed: 0 if the buffer had none there.
     ///
     /// # Errors
     /// [`DeviceError::Residence`] if only the device has the newest bytes: call [`FallbackBuffer::host`] first.
@@ -278,9 +280,9 @@ impl<T: Pod> FallbackBuffer<T> {
         Ok(self.card.take().map_or(0, |block| block.bytes()))
     }
 
-    /// Frees the buffer's host memory, which is reused once the stream is done with it. Neither copies nor waits.
+    /// Frees the buffer's host memory. Neither copies nor waits.
     ///
-    /// Returns the bytes freed: 0 if the buffer had none there.
+    /// The memory is reused once the stream is done with it. Returns the bytes freed: 0 if the buffer had none there.
     ///
     /// # Errors
     /// [`DeviceError::Residence`] if only the host has the newest bytes: call [`FallbackBuffer::on_device`] first.

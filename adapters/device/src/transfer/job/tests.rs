@@ -1,8 +1,8 @@
-//! Jobs by hand: no queue, no lane.
+//! Tests of jobs alone, without a queue and lanes.
 
 use super::*;
 
-/// One piece is always refused while others of its job arrive.
+/// One part is refused each time, while other parts of its job arrive.
 #[test]
 fn tries_of_one_piece_are_bounded() {
     let route = Route { direction: Direction::Up, direct: true };
@@ -22,7 +22,7 @@ fn tries_of_one_piece_are_bounded() {
     assert_eq!(tries, 8);
 }
 
-/// A job of one range, issued whole.
+/// A job with one range, all of which is in flight.
 fn in_flight(bytes: u64) -> (Job, CopyRange, Arc<EngineCounters>) {
     let (route, counters) = (Route { direction: Direction::Up, direct: true }, Arc::<EngineCounters>::default());
     let range = CopyRange { to: 0, from: 0, bytes };
