@@ -1,13 +1,13 @@
-//! A lane: a thread with a stream and two slots, which moves one piece while it prepares the next.
+//! A lane: a thread with a stream and two slots, which copies one piece while it prepares the next.
 //!
 //! ```text
 //!   slot 0   fill ── copy ──────────► arrived │ fill ── copy ──────────►
 //!   slot 1          fill ── copy ────────────►│ arrived   fill ── copy ──
 //! ```
 //!
-//! Promises upward: a piece is issued after everything put on its buffers' streams before the transfer was asked for; what
-//! was issued is waited for before its job is told, also when it fails.
-//! Asks from below: a [`Backend`]: a stream in order, events.
+//! Promises upward: a piece is copied after all work put on its buffers' streams before the transfer was submitted; an
+//! issued piece is waited for before its jobs are settled or refused, even if the driver refused it.
+//! Asks from below: a [`Backend`]: a stream that works in order, events.
 
 use super::job::{Direction, JobPart, Route};
 use super::queue::Load;
@@ -26,24 +26,24 @@ use std::time::Instant;
 
 pub(super) struct Lane {
     shared: Arc<EngineShared>,
-    /// The stream of both slots' pieces.
+    /// The stream on which the pieces of both slots are put.
     stream: RawStream,
-    /// For putting this stream behind others.
+    /// Recorded on other streams, for this lane's stream to wait for.
     mark: Option<RawEvent>,
     slots: [LaneSlot; 2],
-    /// The slot that is used next; it holds the older piece.
+    /// Index of the slot that is used next; of two pieces in flight, it holds the older.
     turn: usize,
-    /// For each stream, by owner: jobs up to this number are behind it.
+    /// By a stream's owner: the lane's stream waits already for all work that preceded jobs up to this number.
     followed: HashMap<u32, u64>,
-    /// When this lane was last heard of by the pace.
+    /// When the lane's last piece arrived, or the lane was created.
     heard: Instant,
 }
 
 #[derive(Default)]
 struct LaneSlot {
-    /// Recorded behind the piece's copies.
+    /// Recorded after the copies of the slot's piece.
     event: Option<RawEvent>,
-    /// Memory for pieces that need it, as large as the largest so far.
+    /// Staging memory for pieces that need it, as large as the largest of these so far.
     stage: Option<StagingBuffer>,
     flight: Option<PieceInFlight>,
 }
@@ -57,7 +57,7 @@ struct PieceInFlight {
 /// A piece that could not be put on the stream.
 struct PieceRefusal {
     fault: Fault,
-    /// Whether the driver was given its addresses: a part of it may be in flight.
+    /// Whether the driver got the piece's addresses: a part of it may be in flight.
     begun: bool,
 }
 
@@ -72,7 +72,7 @@ thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The most streams in `followed`. A stream that is removed costs one more event.
+/// Largest number of streams in `followed`. Each stream that is forgotten costs one more event.
 const FOLLOWED: usize = 1024;
 
 impl Lane {
@@ -83,7 +83,7 @@ impl Lane {
         let told = |fault| service.error(fault);
         let stream = service.backend().create_stream().map_err(told)?;
         let (slots, followed, heard) = (Default::default(), HashMap::new(), Instant::now());
-        // Whole from here on: should an event be refused, the rest goes with it.
+        // If creating an event fails below, dropping `lane` destroys the stream and the other events.
         let mut lane = Self { shared, stream, mark: None, slots, turn: 0, followed, heard };
         lane.mark = Some(service.backend().create_event().map_err(told)?);
         for slot in &mut lane.slots {
@@ -101,10 +101,10 @@ impl Lane {
         HERE.get()
     }
 
-    /// Moves pieces until the engine is closed and nothing is left.
+    /// Moves pieces until the engine is closed and no piece is left.
     pub(super) fn run(mut self) {
         HERE.set(true);
-        // Refused: each call does it for itself then.
+        // If the driver refuses, each call binds the thread itself.
         let _ = self.backend().attach();
         loop {
             let busy = self.slots.iter().any(|slot| slot.flight.is_some());
@@ -140,7 +140,8 @@ impl Lane {
         }
     }
 
-    /// Puts a piece on the stream: through the slot's memory, unless the device uses the host's side itself.
+    /// Puts a piece on the stream: through the slot's staging memory, unless the device can access the host memory
+    /// itself.
     fn issue(&mut self, turn: usize, load: &Load) -> Result<(), PieceRefusal> {
         self.shared.health.check()?;
         self.follow(load)?;
@@ -157,7 +158,8 @@ impl Lane {
         copied.and_then(|()| record()).map_err(|fault| PieceRefusal { fault, begun: true })
     }
 
-    /// The copies between the slot's memory and the device; bytes that go up are in there already.
+    /// The copies between the slot's staging memory and the device; bytes for the device are copied into the slot
+    /// first.
     fn staged(&mut self, turn: usize, load: &Load, ranges: &[CopyRange]) -> Result<Vec<CopyRange>, Fault> {
         let (up, least) = (load.route.direction == Direction::Up, self.shared.options.chunk.0);
         let kept = self.slots[turn].stage.take().filter(|stage| stage.bytes() >= load.bytes);
@@ -170,11 +172,12 @@ impl Lane {
         Ok(stage.lend(ranges, up))
     }
 
-    /// Takes out what would draw this stream into another stream's capture: parts whose streams are captured, by terrace's own
-    /// calls or by others'. Each stream is asked for once, however many parts are of it.
+    /// Splits a load into parts that may be copied, and parts whose streams are being captured, by terrace's own calls
+    /// or by other code: waiting for such a stream would draw the lane's stream into the capture. Queries each stream
+    /// once.
     fn sift(&self, load: Load) -> (Load, Load) {
         let Load { route, parts, .. } = load;
-        // A driver that cannot say is asked again by `record`, which then fails.
+        // If the query fails, `record` on the stream fails later.
         // SAFETY: a job keeps its streams.
         let captured = |home: &StreamCore| unsafe { self.backend().is_capturing(home.raw) };
         let ask = |home: &StreamCore| home.route() != NO_ROUTE || captured(home).unwrap_or(false);
@@ -186,13 +189,13 @@ impl Lane {
         (load(free), load(captured))
     }
 
-    /// Streams of a part that this lane's is not behind yet.
+    /// The streams of a part for which the lane's stream does not wait yet.
     fn unfollowed<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Arc<StreamCore>> {
         let follows = |owner| self.followed.get(&owner).is_some_and(|&number| number >= part.job.number);
         part.job.homes.iter().flatten().filter(move |home| !follows(home.owner.0))
     }
 
-    /// Makes this lane's stream wait for everything put on the jobs' streams before the jobs were submitted.
+    /// Makes the lane's stream wait for all work put on the jobs' streams before the jobs were submitted.
     fn follow(&mut self, load: &Load) -> Result<(), Fault> {
         let taken = self.shared.taken();
         for part in &load.parts {
@@ -216,7 +219,9 @@ impl Lane {
     fn settle(&mut self, turn: usize) {
         let slot = &mut self.slots[turn];
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
-        // The event alone says that the bytes arrived: a stream whose copies went into a capture is idle when that has ended.
+        // Only the event proves that the bytes arrived: copies drawn into a capture have not run, yet the stream is
+        // idle.
+        // idle.
         // SAFETY: the lane's own event, which goes with the lane.
         if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
             return self.refused(turn, flight.load, PieceRefusal { fault, begun: true });
@@ -229,20 +234,21 @@ impl Lane {
                 unsafe { stage.empty(flight.load.parts.iter().map(|part| part.range)) };
             }
         }
-        // While one piece follows another, from one arrival to the next.
+        // While one piece follows another, the time from the last arrival to this one; otherwise, since this piece
+        // began.
         let time = self.heard.max(flight.begun).elapsed();
         self.heard = Instant::now();
         self.shared.arrived(flight.load, time);
     }
 
-    /// Tells of a piece that was refused, when nothing of it is in flight, or when that is unknown.
+    /// Reports a refused piece, once none of it is in flight, or once a wait failed to prove that.
     fn refused(&mut self, turn: usize, load: Load, PieceRefusal { mut fault, begun }: PieceRefusal) {
         let Route { direction, direct } = load.route;
         let asked = self.stream;
         let last = wait(self.backend(), asked).err();
         if last.is_some_and(|last| last.reason == FaultReason::Capturing) {
-            // The other slot's piece is on the same stream: it is settled before the stream goes. Settling it may replace the
-            // stream, too.
+            // The other slot's piece is on the same stream: settle it before the stream is replaced. Settling it may
+            // replace the stream, too.
             self.settle(turn ^ 1);
             if self.stream == asked {
                 self.renew();
@@ -251,16 +257,18 @@ impl Lane {
         let done = last.is_none() || !begun;
         match &mut self.slots[turn].stage {
             Some(stage) if done => stage.reclaim(),
-            // Dropped while it is busy, it is never used again.
+            // A staging buffer that is dropped while busy leaks.
             stage => *stage = None,
         }
-        // A lost device hands its own memory out no more, and of the host's it may have only what it was given.
+        // The memory of a lost device is never reused, and with staging the driver got no address of the jobs' host
+        // memory: the jobs' buffers need not leak.
         let lost = last.filter(Fault::is_fatal).inspect(|last| fault = *last);
         let kept = lost.is_some() && (!direct || direction == Direction::Within);
         self.shared.refused(load, fault, done || kept);
     }
 
-    /// Replaces a stream that a capture has drawn in. No piece may be on it. Refused: the next piece fails like this one.
+    /// Replaces the lane's stream after a capture drew it in. No piece may be on the stream. If the driver refuses, the
+    /// next piece fails as this one did.
     fn renew(&mut self) {
         let Ok(stream) = self.backend().create_stream() else { return };
         let old = std::mem::replace(&mut self.stream, stream);
@@ -269,12 +277,12 @@ impl Lane {
     }
 }
 
-/// Neighbours on both sides as one copy, where they are of one job: those of others lie in allocations of their own, beyond
-/// which no copy may go.
+/// Joins copies that are adjacent at source and target and belong to one job. Ranges of different jobs lie in separate
+/// allocations, and a copy must not leave its allocation.
 fn joined(load: &Load, copies: Vec<CopyRange>) -> Vec<CopyRange> {
     let mut joined: Vec<CopyRange> = Vec::with_capacity(copies.len());
     let mut job = None;
-    // The host's own ranges may lie in allocations of their own, too; those in a slot lie in one.
+    // Without staging, the host ranges of one job may lie in separate allocations too; staged ranges lie in one.
     if load.route.direct && load.route.direction != Direction::Within {
         return copies;
     }

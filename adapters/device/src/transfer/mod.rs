@@ -1,4 +1,4 @@
-//! Transfers: bytes between host and device, many at once, without the caller's waiting.
+//! Transfers: copies between host and device, many at once, while the caller goes on.
 //!
 //! ```text
 //!   upload, download, copy ──► queue: three classes ──► piece: a part of a large transfer, or many small ones
@@ -9,18 +9,18 @@
 //!   Transfer: a future, or wait() ◄── all pieces there ◄──┘── refused: again later, alone, or one error
 //! ```
 //!
-//! Promises upward: a transfer moves all its bytes or ends with one error; buffers belong to the engine meanwhile, so a
-//! future may be dropped or forgotten at any time, and nothing is freed early; a caller that gets a target back that may hold a part
-//! of the bytes gets it as [`Incomplete`]. Bytes are copied after what was put on the buffers' streams before the call.
-//! Asks from below: a [`Backend`](crate::Backend): streams in order, events, pinned memory where it has any.
+//! Promises upward: a transfer moves all of its bytes or ends with one error; the engine owns the buffers until then,
+//! so a future may be dropped or forgotten at any time, and no memory is freed early; a target that may be partly
+//! written comes back as [`Incomplete`]. Bytes are copied after all work put on the buffers' streams before the call.
+//! Asks from below: a [`Backend`](crate::Backend): streams that work in order, events, pinned memory where it has any.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `engine`, `future`, `host`, `options`, `stats` | what users hold and see |
-//! | `job` | one transfer: what is left, what is in flight, how it ended |
-//! | `queue`, `pace` | what goes next, and in pieces of what size |
-//! | `shared` | queue and jobs under one lock; what becomes of refused pieces |
-//! | `lane` | pieces on their way |
+//! | `engine`, `future`, `host`, `options`, `stats` | the types that users hold and see |
+//! | `job` | one transfer: the ranges left to issue, the parts in flight, how it ended |
+//! | `queue`, `pace` | which job's bytes are copied next, and in pieces of which size |
+//! | `shared` | queue and jobs under one lock; retries of refused pieces |
+//! | `lane` | the threads that copy pieces |
 
 mod engine;
 mod future;

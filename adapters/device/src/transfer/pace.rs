@@ -1,46 +1,47 @@
-//! How large a piece should be: found by trying.
+//! Finds a good size for pieces, by trying sizes.
 //!
-//! Promises upward: a size between two bounds, at which bytes pass nearly as fast as at the best of its neighbours; it
-//! follows when the machine changes. Pure: no clock in here.
+//! Promises upward: a size between two bounds, whose throughput is nearly that of the best neighbouring size; it adapts
+//! when the machine's speed changes. Pure: reads no clock.
 //!
-//! Hill climbing over powers of two. Most pieces have the present size; every eighth time in a row it is done with, one
-//! neighbour is tried for four pieces, up and down in turn. A larger one that is 3 % faster takes its place (less than that is
-//! noise on machines that do other things too), and a smaller one that is nearly as fast.
+//! Hill climbing over powers of two. After every eight pieces of the present size, a neighbouring size is tried for
+//! four pieces, the larger and the smaller one in turn. A larger size replaces the present one if it is 3 % faster
+//! (less is noise on a machine that does other work too), a smaller one if it is nearly as fast.
 
-/// Pieces at the present size before a neighbour is tried.
+/// Number of pieces of the present size before a neighbouring size is tried.
 const STAY: u32 = 8;
 
-/// Pieces at a neighbour before it is judged.
+/// Number of pieces of a neighbouring size before it is judged.
 const TRY: u32 = 4;
 
-/// How much faster a larger neighbour must be to take the place.
+/// Throughput, relative to the present size's, above which a larger size replaces it.
 const BETTER: f64 = 1.03;
 
-/// How fast a smaller neighbour must be: it holds others up for a shorter time. What a piece costs by itself weighs twice as
-/// much at each halving, so that all of them together lose no more than 2 %.
+/// Throughput, relative to the present size's, above which a smaller size replaces it: smaller pieces delay other
+/// transfers less. The share of a piece's fixed cost doubles at each halving, so all halvings together lose at most 2
+/// %.
 const WORSE: f64 = 0.99;
 
-/// What the newest measurement weighs in a mean: an eighth forgets a change within 20 pieces.
+/// Weight of the newest measurement in a mean: with an eighth, the mean follows a change within 20 pieces.
 const WEIGHT: f64 = 0.125;
 
-/// The present size, and what was measured.
+/// The present size of pieces, and the throughput measured at each size.
 #[derive(Debug)]
 pub(super) struct Pace {
     least: u32,
     most: u32,
-    /// Exponents of two, `least <= now, tried <= most`; `tried` differs from `now` by at most one.
+    /// All four are exponents of two, `least <= now, tried <= most`; `tried` differs from `now` by at most one.
     now: u32,
     tried: u32,
     /// Pieces measured at `tried` since it was chosen.
     done: u32,
-    /// Whether the next neighbour is the larger one.
+    /// Whether the next neighbouring size to try is the larger one.
     up: bool,
-    /// Mean bytes a nanosecond for each exponent; 0: never measured.
+    /// Mean bytes per nanosecond for each exponent; 0: never measured.
     rates: [f64; 64],
 }
 
 impl Pace {
-    /// Between two powers of two, both included. Starts at four times the least.
+    /// `least` and `most` are the bounds in bytes, powers of two, both included. Starts at four times `least`.
     pub(super) fn new(least: u64, most: u64) -> Self {
         let (least, most) = (least.trailing_zeros(), most.trailing_zeros());
         let now = (least + 2).min(most);
@@ -52,7 +53,7 @@ impl Pace {
         1 << self.tried
     }
 
-    /// A piece of nearly this size took so long. Others say nothing about the size.
+    /// Takes in the time of a piece. A piece much smaller or larger than the tried size is ignored.
     pub(super) fn measured(&mut self, bytes: u64, nanoseconds: u64) {
         if bytes > self.bytes() || bytes < self.bytes() / 4 * 3 {
             return;
@@ -74,7 +75,7 @@ impl Pace {
         self.up = !self.up;
         if (self.least..=self.most).contains(&next) {
             self.tried = next;
-            // An old mean would judge for the machine of then.
+            // Forget the old mean: the machine may have changed since then.
             self.rates[next as usize] = 0.0;
         }
     }
@@ -84,7 +85,7 @@ impl Pace {
         let (rate, present) = (self.rates[self.tried as usize], self.rates[self.now as usize]);
         let enough = present * if self.tried > self.now { BETTER } else { WORSE };
         if rate > enough {
-            // Further in the same direction first.
+            // Try the next size in the same direction first.
             self.up = self.tried > self.now;
             self.now = self.tried;
         }
@@ -96,8 +97,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Where it comes to rest when a piece costs `fixed` nanoseconds and `rate` bytes pass in each, up to `cliff` bytes,
-    /// and half as many beyond.
+    /// The size after 2000 pieces, each of which costs `fixed` nanoseconds plus one for `rate` bytes, or plus two for
+    /// `rate` bytes if the piece is larger than `cliff` bytes.
     fn rest(pace: &mut Pace, fixed: u64, rate: u64, cliff: u64) -> u64 {
         for _ in 0..2000 {
             let bytes = pace.bytes();
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn it_grows_while_that_pays_and_no_further() {
-        // 10 us a piece, 25 bytes a nanosecond: at 4 MiB the fixed cost is 5.6 %, at 8 MiB 2.9 %, at 16 MiB 1.5 %.
+        // 10 us per piece and 25 bytes per ns: at 4 MiB the fixed cost is 5.6 %, at 8 MiB 2.9 %, at 16 MiB 1.5 %.
         let mut pace = Pace::new(1 << 18, 1 << 24);
         assert_eq!(pace.bytes(), 1 << 20);
         let rest_at = rest(&mut pace, 10_000, 25, u64::MAX);
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(rest(&mut pace, 1_000, 10, 1 << 18), 1 << 18);
     }
 
-    /// The exponents that so many pieces have, each of which takes `fixed` nanoseconds and one for 25 bytes.
+    /// The size exponents of the first `pieces` pieces, each of which takes `fixed` nanoseconds plus one for 25 bytes.
     fn sizes(pieces: usize, fixed: u64) -> Vec<u32> {
         let mut pace = Pace::new(1 << 18, 1 << 24);
         let piece = |_| {
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn eight_pieces_of_the_present_size_then_four_of_a_neighbour_up_and_down_in_turn() {
-        // 3 % of a MiB's time is fixed: twice the size gains 1.5 %, half of it loses 3 %.
+        // The fixed cost is 3 % of a piece of 1 MiB: twice the size gains 1.5 %, half of it loses 3 %.
         let wanted = [[20; 8].as_slice(), &[21; 4], &[20; 8], &[19; 4], &[20; 8], &[21; 4]].concat();
         assert_eq!(sizes(36, 1258), wanted);
     }

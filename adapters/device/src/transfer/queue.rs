@@ -1,11 +1,11 @@
-//! What goes next.
+//! The queue of an engine's jobs: chooses the bytes of the next piece.
 //!
-//! Promises upward: jobs of one class take turns, a piece each, so a large one does not hold up the rest; a class gets a piece
-//! at the latest when others were served [`TransferOptions::patience`] times while it waited; small jobs that are alike share
-//! a piece. Pure: no clock and no thread in here.
+//! Promises upward: jobs of one class take turns, one piece each, so a large job does not delay the others; a waiting
+//! class gets a piece at the latest after other classes got [`TransferOptions::patience`] pieces; small jobs of the
+//! same route share a piece. Pure: uses no clock and no thread.
 //! Asks from below: [`Job::take`].
 //!
-//! Invariants: a job is in here at most once; one that is here has `queued` set.
+//! Invariants: a job is in the queue at most once, and has `queued` set while it is.
 
 use super::job::{Deferred, Job, JobPart, JobStep, Route};
 use super::options::TransferOptions;
@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Classes of [`Priority`](super::Priority).
+/// Number of classes of [`Priority`](super::Priority).
 const CLASSES: usize = 3;
 
-/// Parts that are moved together.
+/// A piece: parts of one or more jobs that are copied together.
 pub(super) struct Load {
     pub(super) route: Route,
     pub(super) parts: Vec<JobPart>,
@@ -26,16 +26,16 @@ pub(super) struct Load {
 #[derive(Default)]
 pub(super) struct JobQueue {
     classes: [VecDeque<Arc<Job>>; CLASSES],
-    /// How often each class was passed over since it was served or was empty.
+    /// For each class, how often it was passed over since it was last served or empty.
     passed: [u32; CLASSES],
-    /// Jobs that were refused and wait for their time.
+    /// Refused jobs that wait for the time of their next attempt.
     later: Vec<(Instant, Arc<Job>)>,
 }
 
 /// What [`JobQueue::load`] found.
 pub(super) struct LoadResult {
     pub(super) load: Option<Load>,
-    /// Calls and drops for jobs that were over.
+    /// Wakers to call and values to drop for jobs that had ended.
     pub(super) deferred: Vec<Deferred>,
 }
 
@@ -45,22 +45,22 @@ impl JobQueue {
         self.classes[job.class as usize].push_back(job);
     }
 
-    /// Jobs that are in here.
+    /// Number of jobs in the queue.
     pub(super) fn len(&self) -> usize {
         self.later.len() + self.classes.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// When the next of those that wait for their time may go.
+    /// The earliest time at which a refused job may be tried again.
     pub(super) fn next_time(&self) -> Option<Instant> {
         self.later.iter().map(|(at, _)| *at).min()
     }
 
-    /// The next piece: of the first job of the class whose turn it is, filled up with others that are like it. `room` says how
-    /// many bytes a piece has.
+    /// Builds the next piece from the first job of the class whose turn it is, filled up with later jobs of the same
+    /// route. `room` gives the size of a piece in bytes.
     pub(super) fn load(&mut self, options: &TransferOptions, now: Instant, room: impl Fn(Route) -> u64) -> LoadResult {
         self.wake(now);
         let mut found = LoadResult { load: None, deferred: Vec::new() };
-        // A class whose jobs are all over is empty now: the next one's turn.
+        // If all jobs of a class had ended, the class is empty now: serve the next class.
         while found.load.is_none()
             && let Some(class) = self.turn(options.patience)
         {
@@ -69,7 +69,7 @@ impl JobQueue {
         found
     }
 
-    /// Jobs whose time has come go to the front of their class: they were in front before.
+    /// Moves refused jobs whose time has come to the front of their class, where they were before.
     fn wake(&mut self, now: Instant) {
         for at in (0..self.later.len()).rev() {
             if self.later[at].0 <= now || self.later[at].1.is_given_up() {
@@ -79,7 +79,7 @@ impl JobQueue {
         }
     }
 
-    /// The class to be served.
+    /// Chooses the class to serve.
     fn turn(&mut self, patience: u32) -> Option<usize> {
         let waits = |class: &usize| !self.classes[*class].is_empty();
         let starving = (0..CLASSES).rev().filter(waits).find(|&class| self.passed[class] >= patience);
@@ -116,7 +116,7 @@ impl JobQueue {
         }
     }
 
-    /// As much of a job as there is room for, up to `left` bytes.
+    /// Takes as much of a job into the piece as there is room for, up to `left` bytes.
     fn take(&mut self, job: Arc<Job>, (options, now): (&TransferOptions, Instant), left: u64, found: &mut LoadResult) {
         let (route, mut left) = (job.route, left);
         loop {

@@ -1,10 +1,10 @@
-//! What an engine's handles and lanes share: the queue, and what becomes of pieces.
+//! State that an engine's handles and lanes share: the queue, and what follows when pieces arrive or are refused.
 //!
-//! Promises upward: a job that was taken in ends; a piece that was refused for a reason that may pass is tried again after a
-//! while, one that was refused for good fails its own job only.
-//! Asks from below: lanes that take loads and say what became of them.
+//! Promises upward: every submitted job ends; a piece refused for a temporary reason is tried again after a delay, one
+//! refused for good fails its own job only.
+//! Asks from below: lanes that take pieces and report each of them as arrived or refused.
 //!
-//! Locks: the queue's, then a job's, then the counters'.
+//! Lock order: the queue's, then a job's, then the counters'.
 
 use super::job::{Deferred, Homes, Job, Keep, Route, may_pass};
 use super::options::{Priority, TransferOptions};
@@ -25,33 +25,33 @@ pub(super) struct EngineShared {
     pub(super) health: Arc<DeviceHealth>,
     pub(super) options: TransferOptions,
     pub(super) counters: Arc<EngineCounters>,
-    /// Jobs taken in so far.
+    /// Number of jobs submitted so far.
     taken: AtomicU64,
     state: Mutex<EngineState>,
-    /// Lanes wait here for work.
+    /// Signalled when the queue has work for a waiting lane.
     work: Condvar,
 }
 
 struct EngineState {
     queue: JobQueue,
-    /// For each route.
+    /// The pace of each route, at [`index`].
     paces: [Pace; 6],
-    /// Lanes that wait.
+    /// Number of lanes that wait for work.
     asleep: usize,
-    /// Whether lanes end when nothing is left.
+    /// Whether lanes end once the queue is empty.
     closing: bool,
 }
 
 /// What a lane does next.
 pub(super) enum Next {
     Load(Load),
-    /// Nothing now; what is on its way may be looked after.
+    /// There is nothing to issue now: the lane may settle its pieces in flight.
     Nothing,
-    /// The engine is closed and nothing is left: the lane ends.
+    /// The engine is closed and the queue is empty: the lane ends.
     End,
 }
 
-/// Where the pace of a route stands.
+/// Index of a route's pace in `paces`.
 fn index(route: Route) -> usize {
     route.direction as usize * 2 + usize::from(route.direct)
 }
@@ -65,17 +65,17 @@ impl EngineShared {
         Self { service, health, options, counters, taken: AtomicU64::new(0), state, work }
     }
 
-    /// The queue and the paces are whole between any two calls.
+    /// Locks the state. Queue and paces are consistent between any two calls.
     fn state(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Jobs taken in so far.
+    /// Number of jobs submitted so far.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes a job in.
+    /// Submits a job to the queue.
     pub(super) fn submit(
         &self,
         route: Route,
@@ -84,7 +84,7 @@ impl EngineShared {
         ranges: Vec<CopyRange>,
         keep: Keep,
     ) -> Arc<Job> {
-        // Ordered by the queue's lock: a lane that sees the job sees the number.
+        // Relaxed: the queue's lock orders this, so a lane that sees the job sees the number.
         let number = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
         let job = Arc::new(Job::new(route, class, homes, number, Arc::clone(&self.counters)).with(ranges, keep));
         let mut state = self.state();
@@ -102,13 +102,13 @@ impl EngineShared {
         self.counters.stats(queued)
     }
 
-    /// Lanes end when the queue is empty.
+    /// Lets lanes end once the queue is empty.
     pub(super) fn close(&self) {
         self.state().closing = true;
         self.work.notify_all();
     }
 
-    /// The next piece. `busy`: the lane has something in flight, and does not wait here.
+    /// The next piece. `busy`: the lane has pieces in flight, so the call does not wait for work.
     pub(super) fn next(&self, busy: bool) -> Next {
         let mut state = self.state();
         loop {
@@ -116,7 +116,7 @@ impl EngineShared {
             let found = queue.load(&self.options, Instant::now(), |route| paces[index(route)].bytes());
             let (load, more) = (found.load, state.queue.len() > 0);
             if load.is_some() || !found.deferred.is_empty() {
-                // Others may help with what is left.
+                // Another lane may take the jobs that are left.
                 let wake = more && state.asleep > 0;
                 drop(state);
                 if wake {
@@ -155,7 +155,7 @@ impl EngineShared {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.state().paces[index(load.route)].measured(load.bytes, nanoseconds);
         self.counters.end(load.route.direction, load.bytes, load.parts.len());
-        // All of them first: a slow waker must not delay other jobs' bytes.
+        // Settle all jobs before any waker is called: a slow waker must not delay the other jobs.
         let deferred: Vec<_> = load.parts.into_iter().map(|part| part.job.settled(part.range.bytes)).collect();
         deferred.into_iter().for_each(Deferred::act);
     }
@@ -163,7 +163,7 @@ impl EngineShared {
     /// Retries or fails the jobs of a refused piece. `quiet`: no part of the piece is in flight any more.
     pub(super) fn refused(&self, load: Load, fault: Fault, quiet: bool) {
         self.counters.end(load.route.direction, 0, 0);
-        // Memory that may still be written must never be handed out again: the device is as good as lost.
+        // Memory that may still be written must never be handed out again, so the device counts as lost.
         let fault = if quiet { fault } else { fault.unproven() };
         let error = self.service.error(fault);
         let lost = matches!(error, DeviceError::Lost { .. });
@@ -182,15 +182,16 @@ impl EngineShared {
                 ended.push(deferred);
                 self.queue(queue, part.job);
             } else {
-                // Not each of those that shared a piece needs to be the guilty one: each is told its own error.
+                // One of the jobs in the piece may have caused the refusal: each is tried alone, and gets its own
+                // error.
                 self.queue(part.job.again_alone((part.range, part.refused)), part.job);
             }
         }
-        // As in `arrived`.
+        // Wakers are called after all jobs were handled, as in `arrived`.
         ended.into_iter().for_each(Deferred::act);
     }
 
-    /// Takes a job in again, unless the queue has it.
+    /// Pushes a job to the queue again, if `queue` says that the queue does not have it.
     fn queue(&self, queue: bool, job: Arc<Job>) {
         if queue {
             self.state().queue.push(job);

@@ -1,7 +1,8 @@
-//! What engines and buffers count.
+//! Counters of an engine.
 //!
-//! Promises upward: a number for each direction; the time when something was on its way is counted once, however much was.
-//! Asks from below: lanes say when a piece begins and when it is there; jobs say how they ended.
+//! Promises upward: separate counters for each direction; time with pieces in flight counts once, however many there
+//! are.
+//! Asks from below: lanes report when a piece begins and ends; jobs report how they ended.
 
 use super::job::Direction;
 use crate::error::DeviceError;
@@ -9,56 +10,58 @@ use crate::meter::TransferReport;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What an engine did in one direction.
+/// Counters of an engine's transfers in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectionStats {
-    /// Transfers that moved all they were asked to.
+    /// Number of transfers that moved all of their bytes.
     pub transfers: u64,
-    /// Bytes of these.
+    /// Bytes of those transfers.
     pub bytes: u64,
-    /// Transfers that ended with an error.
+    /// Number of transfers that ended with an error.
     pub failed: u64,
-    /// Transfers that were given up.
+    /// Number of transfers that were cancelled.
     pub cancelled: u64,
-    /// Pieces that arrived.
+    /// Number of pieces that arrived.
     pub pieces: u64,
-    /// Ranges that shared a piece with others.
+    /// Number of ranges that shared a piece with others.
     pub batched: u64,
-    /// Ranges that were tried again.
+    /// Number of times that a range was tried again after a refusal.
     pub retries: u64,
-    /// Bytes of all pieces that arrived, whatever became of their transfers.
+    /// Bytes of all pieces that arrived, even if their transfers then failed.
     pub moved: u64,
     /// Time during which at least one piece was in flight.
     pub busy: Duration,
-    /// The most bytes a second over any 5 ms in a row, or over a shorter time that ended with nothing in flight.
+    /// Highest rate in bytes per second, over successive windows of 5 ms, or shorter ones that ended with no piece in
+    /// flight.
     pub best: f64,
     /// When the last transfer ended.
     pub last: Option<Instant>,
 }
 
 impl DirectionStats {
-    /// Bytes a second while something was in flight; 0 before.
+    /// Bytes per second while pieces were in flight; 0 before the first piece.
     pub fn bandwidth(&self) -> f64 {
         let busy = self.busy.as_secs_f64();
         if busy > 0.0 { self.moved as f64 / busy } else { 0.0 }
     }
 
-    /// The bandwidth's share of the best: what is lost in slower times. 0 before.
+    /// The bandwidth divided by `best`: 1 if the rate was always the highest; 0 before the first piece.
     pub fn efficiency(&self) -> f64 {
         if self.best > 0.0 { self.bandwidth() / self.best } else { 0.0 }
     }
 }
 
-/// What an engine did.
+/// Counters of an engine, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TransferStats {
     /// From the host to the device.
     pub up: DirectionStats,
     /// From the device to the host.
     pub down: DirectionStats,
-    /// On the device.
+    /// Within the device.
     pub within: DirectionStats,
-    /// Transfers of which something waits to be issued, given up ones that were not cleared away yet among them.
+    /// Number of transfers in the queue, some bytes of which wait to be issued; cancelled ones count until the queue
+    /// drops them.
     pub queued: u64,
 }
 
@@ -69,18 +72,18 @@ pub(super) struct EngineCounters([Mutex<DirectionCounts>; 3]);
 #[derive(Default)]
 struct DirectionCounts {
     stats: DirectionStats,
-    /// Pieces in flight, and since when there is one.
+    /// Number of pieces in flight, and since when there has been at least one.
     in_flight: u32,
     since: Option<Instant>,
-    /// Since when `best` is measured, and bytes since then.
+    /// Start of the window in which `best` is measured, and the bytes that arrived in it.
     window: Option<(Instant, u64)>,
 }
 
-/// How long bytes are counted for [`DirectionStats::best`]: a dozen pieces of 4 MiB at 10 GB/s.
+/// Shortest full window of [`DirectionStats::best`]: a dozen pieces of 4 MiB at 10 GB/s.
 const WINDOW: Duration = Duration::from_millis(5);
 
 impl DirectionCounts {
-    /// Bytes arrived; `last`: nothing more is in flight.
+    /// Counts bytes that arrived; `last`: no piece is in flight any more.
     fn arrived(&mut self, bytes: u64, last: bool) {
         let now = Instant::now();
         let (since, before) = self.window.unwrap_or((now, 0));
@@ -98,7 +101,7 @@ impl EngineCounters {
         self.0[direction as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece is in flight.
+    /// Counts a piece that begins.
     pub(super) fn begin(&self, direction: Direction) {
         let mut counts = self.of(direction);
         if counts.in_flight == 0 {
@@ -108,7 +111,7 @@ impl EngineCounters {
         counts.in_flight += 1;
     }
 
-    /// It is not any more: this many bytes arrived, in so many ranges; nothing when it was refused.
+    /// Counts a piece that ended: `bytes` bytes arrived, in `ranges` ranges; none if the piece was refused.
     pub(super) fn end(&self, direction: Direction, bytes: u64, ranges: usize) {
         let mut counts = self.of(direction);
         counts.in_flight -= 1;
@@ -125,7 +128,7 @@ impl EngineCounters {
         counts.arrived(bytes, last);
     }
 
-    /// A job is over.
+    /// Counts a job that ended.
     pub(super) fn ended(&self, direction: Direction, error: Option<&DeviceError>, report: TransferReport) {
         let stats = &mut self.of(direction).stats;
         match error {
@@ -137,7 +140,7 @@ impl EngineCounters {
         stats.last = Some(Instant::now());
     }
 
-    /// As of now.
+    /// The counters as of now.
     pub(super) fn stats(&self, queued: u64) -> TransferStats {
         let stats = |direction| {
             let counts = self.of(direction);
