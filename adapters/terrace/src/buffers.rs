@@ -1,12 +1,13 @@
 //! A pool of buffers of any type, by size: take one of at least so many bytes, use it, drop it, take it again.
 //!
-//! Promises upward: a buffer taken holds at least the bytes asked and is reset; no size is rounded up (a new buffer is
-//! made exactly as asked, and exact sizes come back exactly); at most `cap` buffers a bucket are kept.
-//! Asks from below: [`PoolBuffer`]. `Vec<u8>` is one; yours needs three lines.
+//! Promises upward: a buffer taken holds at least the requested bytes and is reset; sizes are not rounded up (a new
+//! buffer has exactly the requested size, and serves later requests of that size); each bucket keeps at most `cap`
+//! buffers.
+//! Asks from below: [`PoolBuffer`], which `Vec<u8>` implements; a type of your own needs three functions.
 //!
 //! Invariants: a kept buffer lies in the bucket `floor(capacity)` of the size table; `stats().pooled` = sum of the kept
-//! buffers' bytes; no bucket holds more than `cap`. No function of a [`PoolBuffer`] is called under the lock, its drop
-//! included, so each may use the pool; one that panics leaves every other buffer and the counters as they should be.
+//! buffers' bytes; no bucket holds more than `cap`. No function of a [`PoolBuffer`], its drop included, is called under
+//! the lock, so it may use the pool; if one panics, all other buffers and the counters stay correct.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,28 +16,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::pool::SizeClasses;
 use terrace_core::{AllocError, Cause, Counters, Stats};
 
-/// Buffers kept in each bucket by default.
+/// Number of buffers that each bucket keeps by default.
 ///
 /// Enough for a double-buffered pipeline four stages deep.
 pub const BUCKET_CAP: usize = 8;
-/// Buckets: four to the octave, so that a bucket's buffers are within 25 % of each other, from 16 bytes on.
+/// Buckets by size, from 16 bytes on: four for each power of two, so that sizes in one bucket differ by at most 25 %.
 const SIZE_CLASSES: SizeClasses = match SizeClasses::new(16, 4) {
     Ok(steps) => steps,
     Err(_) => panic!("two powers of two, 4 <= 16: found out when this is compiled"),
 };
 
-/// What a pool can keep.
+/// A buffer type that a pool can keep.
 pub trait PoolBuffer: Sized {
-    /// Makes a buffer of exactly (or, where that cannot be, at least) so many bytes.
+    /// Makes a buffer of exactly `bytes` bytes, or of at least so many where that cannot be.
     ///
     /// # Errors
-    /// [`Cause::OutOfMemory`], or what stood in the way.
+    /// [`Cause::OutOfMemory`], or another cause.
     fn make(bytes: usize) -> Result<Self, AllocError>;
 
-    /// Bytes it can hold.
+    /// Bytes that the buffer can hold.
     fn capacity(&self) -> usize;
 
-    /// Forgets its contents. Called when it comes back, so that no user sees another's bytes.
+    /// Clears the contents. Called when the buffer returns to the pool, so that its next user sees no bytes of the
+    /// last.
     fn reset(&mut self);
 }
 
@@ -57,7 +59,7 @@ impl PoolBuffer for Vec<u8> {
     }
 }
 
-/// A pool of buffers; clones are handles to the same.
+/// A pool of buffers; clones are handles to the same pool.
 ///
 /// # Example
 /// ```
@@ -84,7 +86,7 @@ struct Inner<B> {
 /// Kept buffers by bucket; no bucket is empty.
 type BuffersBySize<B> = BTreeMap<u32, Vec<Kept<B>>>;
 
-/// A reset buffer, and the bytes it can hold.
+/// A reset buffer, and the number of bytes that it can hold.
 struct Kept<B> {
     buffer: B,
     bytes: u64,
@@ -131,15 +133,15 @@ impl<B: PoolBuffer> BufferPool<B> {
         self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bucket a capacity belongs to; what is below the smallest size shares bucket 0.
+    /// The bucket of a capacity; all capacities below the smallest size share bucket 0.
     fn bucket(&self, bytes: u64) -> u32 {
         SIZE_CLASSES.floor(bytes).unwrap_or(0)
     }
 
     /// Acquires a buffer of at least `bytes` bytes. O(cap).
     ///
-    /// Takes the tightest kept one of its own bucket, one of the next bucket (at most 25 % larger steps away), or a new
-    /// one.
+    /// Takes the smallest kept buffer that fits from the bucket of the request's size, else from the next larger
+    /// bucket, else makes a new one.
     ///
     /// # Errors
     /// As [`PoolBuffer::make`]; [`Cause::BadRequest`] for 0 bytes.
@@ -179,7 +181,7 @@ impl<B: PoolBuffer> BufferPool<B> {
         })
     }
 
-    /// Puts a buffer into the pool, whether or not it came from it. It is dropped when its bucket is full.
+    /// Puts a buffer into the pool, also one from elsewhere; drops it if its bucket is full.
     pub fn put(&self, mut buffer: B) {
         buffer.reset();
         let kept = Kept::new(buffer);
@@ -187,7 +189,7 @@ impl<B: PoolBuffer> BufferPool<B> {
         self.keep(kept);
     }
 
-    /// Keeps a reset buffer counted as reserved, or drops it (also when nothing is left of it).
+    /// Keeps a reset buffer that is counted as reserved; drops it if its bucket is full or its capacity is 0.
     fn keep(&self, kept: Kept<B>) {
         let bytes = kept.bytes;
         let mut buckets = self.lock();
@@ -202,31 +204,31 @@ impl<B: PoolBuffer> BufferPool<B> {
         self.inner.counters.returned(bytes);
     }
 
-    /// Drops every kept buffer. Returns their bytes.
+    /// Drops every kept buffer; returns the sum of their bytes.
     pub fn trim(&self) -> u64 {
         let buffers = std::mem::take(&mut *self.lock());
         let sizes = buffers.values().flatten().map(|kept| kept.bytes);
         sizes.inspect(|bytes| (self.inner.counters.unpooled(*bytes), self.inner.counters.returned(*bytes)).0).sum()
     }
 
-    /// Counters: `in_use` is taken, `pooled` is kept, `reserved` is both.
+    /// Counters: bytes of buffers taken (`in_use`), of buffers kept (`pooled`), and of both (`reserved`).
     pub fn stats(&self) -> Stats {
         self.inner.counters.snapshot()
     }
 }
 
-/// A buffer on loan: goes back when dropped.
+/// A buffer taken from a pool, to which it returns when dropped.
 #[derive(Debug)]
 pub struct PooledBuffer<B: PoolBuffer> {
     pool: BufferPool<B>,
     /// `None` only inside `drop` and `into_inner`.
     buffer: Option<B>,
-    /// Its capacity when it was taken: what was counted.
+    /// The buffer's capacity in bytes when it was taken, as the counters have it.
     held: u64,
 }
 
 impl<B: PoolBuffer> PooledBuffer<B> {
-    /// Keeps the buffer: it does not go back (but may be [`put`](BufferPool::put)).
+    /// Removes the buffer from the pool: it does not return, but may be [`put`](BufferPool::put).
     pub fn into_inner(mut self) -> B {
         let buffer = self.buffer.take().unwrap_or_else(|| unreachable!("taken only here and in drop"));
         self.pool.inner.counters.freed(self.held);
@@ -252,8 +254,8 @@ impl<B: PoolBuffer> DerefMut for PooledBuffer<B> {
 impl<B: PoolBuffer> Drop for PooledBuffer<B> {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
-        // It may have grown or shrunk in its user's hands: count it out as it was and in as it is. If its own code
-        // panics in between, it is gone and not counted.
+        // The user may have grown or shrunk the buffer: subtract its old capacity, then add the new one. If `reset` or
+        // `capacity` panics in between, the buffer is dropped and not counted.
         let counters = &self.pool.inner.counters;
         counters.freed(self.held);
         counters.resized_reserve(self.held, 0);

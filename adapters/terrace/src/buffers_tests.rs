@@ -1,4 +1,4 @@
-//! Buffer pools beside what they promise.
+//! Tests of what buffer pools promise.
 
 use super::*;
 

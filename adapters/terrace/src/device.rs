@@ -1,8 +1,8 @@
-//! Devices: memory of a GPU, or of the host behind the same face.
+//! Devices: memory of a GPU, or of the host behind the same interface.
 //!
 //! Promises upward: [`Device`] opens a device by name of its backend; everything else is `terrace-device`'s, which this
 //! module re-exports.
-//! Asks from below: a backend for each feature.
+//! Asks from below: one backend for each of the crate's features that name one.
 
 pub use terrace_device::*;
 
@@ -17,7 +17,7 @@ use terrace_core::Fit;
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
-/// Clones are the same device.
+/// Clones are handles to the same device.
 ///
 /// # Example
 /// ```
@@ -31,7 +31,7 @@ use terrace_core::Fit;
 pub struct Device(terrace_device::Device);
 
 impl Device {
-    /// The host's memory. Work is done at once, in order.
+    /// Opens the host's memory as a device. Work is done at once, in order of call.
     pub fn host() -> Self {
         Self(terrace_device::Device::host())
     }
@@ -41,8 +41,8 @@ impl Device {
     /// CUDA needs the feature `cuda` and a driver that works. The device's [name](terrace_device::Device::name) tells
     /// which it is; [`Device::cuda`] tells why CUDA does not work.
     ///
-    /// The variables of [`config`](crate::config) act on it. One that cannot be is told once, on the standard error
-    /// stream, and none of them acts then.
+    /// The environment variables of [`config`](crate::config) set the device's options. If one of them is invalid, none
+    /// has an effect, and standard error says so once.
     ///
     /// # Example
     /// ```
@@ -62,7 +62,7 @@ impl Device {
             .unwrap_or_else(|_| Self::host())
     }
 
-    /// The same with options, whatever the variables say.
+    /// Opens the first device with options, ignoring the environment variables.
     ///
     /// # Errors
     /// [`DeviceError::BadOption`].
@@ -71,13 +71,13 @@ impl Device {
         match Self::cuda_with(0, options) {
             Ok(device) => return Ok(device),
             Err(CudaError::Device(error @ DeviceError::BadOption(_))) => return Err(error),
-            // No device of CUDA's that works.
+            // No CUDA device works: use the host's memory.
             Err(_) => {}
         }
         Self::open(HostBackend::new(), options)
     }
 
-    /// A CUDA device. The driver is loaded now; nothing of CUDA is needed to build.
+    /// Opens a CUDA device. The driver is loaded at run time; building needs nothing of CUDA.
     ///
     /// # Errors
     /// [`OpenError`]: no driver, no such device, a driver that is too old or broken; each says what to install or do.
@@ -95,7 +95,7 @@ impl Device {
         Self::cuda_with(ordinal, DeviceOptions::default())
     }
 
-    /// A CUDA device, with options.
+    /// Opens a CUDA device with options.
     ///
     /// # Errors
     /// As for [`Device::cuda`]; [`DeviceError::BadOption`].
@@ -104,7 +104,7 @@ impl Device {
         Ok(Self::open(terrace_cuda::Cuda::open(ordinal)?, options)?)
     }
 
-    /// A device over a backend of your own.
+    /// Opens a device over a backend of your own.
     ///
     /// # Errors
     /// As [`terrace_device::Device::open`].
@@ -113,7 +113,7 @@ impl Device {
     }
 }
 
-/// Says once in a process that the variables do not act.
+/// Reports once per process that the environment variables have no effect.
 fn tell(error: &str) {
     static TOLD: Once = Once::new();
     // The result is dropped: without standard error there is nowhere to report to.
@@ -132,9 +132,9 @@ impl Deref for Device {
 #[cfg(feature = "cuda")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum CudaError {
-    /// The driver or the device.
+    /// The driver or the device could not be opened.
     Open(OpenError),
-    /// The pool on it.
+    /// The pool on the device could not be opened.
     Device(DeviceError),
 }
 
@@ -165,7 +165,7 @@ impl From<DeviceError> for CudaError {
     }
 }
 
-/// A configuration as a device's options. What it does not speak of is as in [`DeviceOptions::default`].
+/// Converts a configuration; options that it lacks have the values of [`DeviceOptions::default`].
 impl From<&Config> for DeviceOptions {
     fn from(config: &Config) -> Self {
         Self {

@@ -1,11 +1,11 @@
 //! The parts that allocators are built from: `terrace-core`'s, storage for them, and pools that threads share.
 //!
-//! Promises upward: everything of [`terrace_core`] under its own name; [`shared`] and [`waiting`] make a pool for threads of any
-//! [`Allocator`].
+//! Promises upward: everything of [`terrace_core`] under its own name; [`shared`] and [`waiting`] turn any
+//! [`Allocator`] into a pool that threads share.
 //! Asks from below: nothing.
 //!
-//! Take these to build a pool of your own: over memory that another library owns, over addresses of a device, or under limits
-//! and tenants. A program that wants memory finds it at the [root](crate).
+//! Use these parts to build a pool of your own: over memory that another library owns, over addresses of a device, or
+//! with limits and tenants. A program that just needs memory uses the [root](crate).
 //!
 //! # Example
 //! ```

@@ -44,7 +44,7 @@ pub use config::{Config, ConfigError};
 #[doc(inline)]
 pub use device::{Device, DeviceBuffer, DeviceError, PinnedBuffer, Stream, TransferEngine, UnifiedBuffer};
 pub use terrace_core::AllocError;
-// `Stats` is what `stats()` gives. Devices have `device::DeviceStats`; parts of the engine `engine::Stats`.
+// `Stats` is what `stats()` returns. Devices have `device::DeviceStats`; parts of the engine `engine::Stats`.
 #[cfg(feature = "global")]
 pub use terrace_host::{Global, Heap, Stats, stats};
 #[cfg(all(feature = "tiers", target_os = "linux"))]

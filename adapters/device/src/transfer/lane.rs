@@ -221,7 +221,6 @@ impl Lane {
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
         // Only the event proves that the bytes arrived: copies drawn into a capture have not run, yet the stream is
         // idle.
-        // idle.
         // SAFETY: the lane's own event, which goes with the lane.
         if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
             return self.refused(turn, flight.load, PieceRefusal { fault, begun: true });

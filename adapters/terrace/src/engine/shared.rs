@@ -1,21 +1,21 @@
-//! A pool that threads share: allocate, get an owned block, drop it.
+//! A pool that threads share: they allocate owned blocks, each of which is freed when dropped.
 //!
 //! Promises upward: [`SharedPool`] is `Clone + Send + Sync`; a block frees itself when dropped, once, on any thread;
-//! errors are typed; nothing here panics, also not after another thread panicked.
-//! Asks from below: any [`Allocator`]. The lock is held for one call of it.
+//! errors are typed; nothing here panics, even after another thread panicked.
+//! Asks from below: any [`Allocator`]. The lock is held for one call of the allocator at a time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::{AllocError, Allocator, Block, Owner, Request, Stats, Violation};
 
-/// Where an [`OwnedBlock`] goes back to.
+/// The pool to which an [`OwnedBlock`] returns.
 pub trait Home {
-    /// Takes the block back. It is called in drop: a panic of a waker that it woke goes on, unless the thread is
-    /// panicking already; nothing else panics.
+    /// Frees the block. Called in `drop`: it may panic only if a waker that it woke panicked, and the thread is not
+    /// panicking already.
     fn give_back(&self, block: Block, owner: Owner);
 }
 
-/// A handle to one allocator; clones are handles to the same.
+/// A handle to one allocator; clones are handles to the same allocator.
 ///
 /// # Example
 /// ```
@@ -54,20 +54,21 @@ impl<A: Allocator> SharedPool<A> {
         Self { inner: Arc::new(Mutex::new(allocator)) }
     }
 
-    /// An allocator changes nothing before it knows that it will succeed, so one left by a panicking thread is whole.
+    /// Locks the allocator. It changes nothing before a call is sure to succeed: it is consistent after a thread
+    /// panicked.
     fn lock(&self) -> MutexGuard<'_, A> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out a block of at least `bytes` bytes.
+    /// Allocates a block of at least `bytes` bytes.
     ///
     /// # Errors
-    /// As [`Allocator::allocate`]: what was asked, the largest free block, what to do.
+    /// As [`Allocator::allocate`]: the error has the size requested, the largest free block, and what to do.
     pub fn allocate(&self, bytes: u64) -> Result<OwnedBlock<Self>, AllocError> {
         self.request(Request::new(bytes))
     }
 
-    /// Hands out a block with an alignment and for an owner.
+    /// Allocates a block with an alignment and for an owner.
     ///
     /// # Errors
     /// As [`Allocator::allocate`].
@@ -76,7 +77,7 @@ impl<A: Allocator> SharedPool<A> {
         Ok(OwnedBlock::new(self.clone(), block, request.owner))
     }
 
-    /// Gives unused memory back to the source. Returns the bytes given back.
+    /// Releases unused memory to the source; returns the bytes released.
     pub fn trim(&self) -> u64 {
         self.lock().trim()
     }
@@ -89,7 +90,7 @@ impl<A: Allocator> SharedPool<A> {
     /// Checks every invariant of the allocator. O(n).
     ///
     /// # Errors
-    /// The clause that is broken.
+    /// The clause that is violated.
     pub fn check(&self) -> Result<(), Violation> {
         self.lock().check()
     }
@@ -97,12 +98,12 @@ impl<A: Allocator> SharedPool<A> {
 
 impl<A: Allocator> Home for SharedPool<A> {
     fn give_back(&self, block: Block, owner: Owner) {
-        // Refused only if a copy of the name was freed through the allocator itself: the block is free then.
+        // Fails only if a copy of `block` was freed by the allocator itself: the block is free already.
         let _ = self.lock().free(block, owner);
     }
 }
 
-/// A live block that goes back when dropped.
+/// A live block, which is freed when dropped.
 #[derive(Debug)]
 pub struct OwnedBlock<H: Home> {
     home: H,
@@ -111,22 +112,22 @@ pub struct OwnedBlock<H: Home> {
 }
 
 impl<H: Home> OwnedBlock<H> {
-    /// Owns a live block of `home` from here on.
+    /// Takes ownership of a live block of `home`.
     pub(crate) fn new(home: H, block: Block, owner: Owner) -> Self {
         Self { home, block, owner }
     }
 
-    /// Where it lies, in the allocator's space.
+    /// The address of the block, in the allocator's address space.
     pub fn address(&self) -> u64 {
         self.block.address
     }
 
-    /// Bytes it holds: at least what was asked.
+    /// Size of the block in bytes: at least the size requested.
     pub fn bytes(&self) -> u64 {
         self.block.bytes
     }
 
-    /// The allocator's name for it.
+    /// The block as the allocator names it.
     pub fn block(&self) -> &Block {
         &self.block
     }

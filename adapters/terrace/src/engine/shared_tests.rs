@@ -1,4 +1,4 @@
-//! What a shared pool promises: a handle for threads, owned blocks, typed errors.
+//! Tests of what a shared pool promises: a handle for threads, owned blocks, typed errors.
 
 use super::*;
 use std::collections::BTreeSet;

@@ -1,13 +1,13 @@
 //! Waiting for memory: first come, first served, blocking or `async`.
 //!
-//! Promises upward: the longest waiter is served first, whatever others ask (a small request never passes a large one,
-//! so no request starves); a waiter may be dropped at any moment: its place is given up, and a block granted to it in
-//! that moment goes on to the next; futures need no particular runtime.
-//! Asks from below: any [`Allocator`]; a request refused while nothing is live can never be served, and says so.
+//! Promises upward: the longest waiter is served first, whatever others request (a small request never passes a large
+//! one, so no request starves); a future may be dropped at any time: it leaves the queue, and a block that was granted
+//! to it goes to the next waiter; futures need no particular runtime.
+//! Asks from below: any [`Allocator`]. A request refused while no block is live can never be served: it fails at once.
 //!
-//! A future takes its place in the queue when it is polled first. Wakers are cloned, replaced, dropped and woken with
-//! the lock released, so they may use the pool in any of these; one that panics keeps no other from being woken, and
-//! its panic goes on to the thread that polled, freed or dropped.
+//! A future takes its place in the queue at its first poll. Wakers are cloned, replaced, dropped and woken without the
+//! lock, so they may use the pool; if one panics, the others are still woken, and the panic then continues in the
+//! thread that polled, freed or dropped.
 
 mod queue;
 mod wakers;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use terrace_core::{AllocError, Allocator, Block, Cause, Owner, Request, Stats};
 use wakers::Wakers;
 
-/// A handle to one allocator with a queue; clones are handles to the same.
+/// A handle to one allocator with a queue; clones are handles to the same queue.
 ///
 /// # Example
 /// ```
@@ -59,7 +59,7 @@ impl<A> fmt::Debug for WaitingPool<A> {
 }
 
 impl<A: Allocator> WaitingPool<A> {
-    /// Lets an allocator be waited for.
+    /// Puts a queue in front of an allocator.
     pub fn new(allocator: A) -> Self {
         Self { queue: Arc::new(Mutex::new(Queue::new(allocator))) }
     }
@@ -68,8 +68,8 @@ impl<A: Allocator> WaitingPool<A> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls something under the lock; afterwards, wakes and drops the wakers that it took out of the queue. When one
-    /// of them panics the result is dropped: a block in it must be an owned one.
+    /// Runs `call` under the lock; then, without it, wakes or drops the wakers that `call` took out of the queue. If a
+    /// waker panics, the result is dropped: a block in it must be an [`OwnedBlock`], which is then freed.
     fn with<T>(&self, call: impl FnOnce(&mut Queue<A>, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let result = call(&mut self.lock(), &mut wakers);
@@ -81,10 +81,10 @@ impl<A: Allocator> WaitingPool<A> {
         outcome.map(|block| OwnedBlock::new(self.clone(), block, owner))
     }
 
-    /// Hands out a block without waiting.
+    /// Allocates a block without waiting.
     ///
     /// # Errors
-    /// As [`Allocator::allocate`]; [`Cause::OutOfMemory`] also when other requests wait: this one must not pass them.
+    /// As [`Allocator::allocate`]; [`Cause::OutOfMemory`] also while other requests wait: this one must not pass them.
     pub fn try_allocate(&self, request: Request) -> Result<OwnedBlock<Self>, AllocError> {
         let mut queue = self.lock();
         if queue.waiting() != 0 {
@@ -93,19 +93,19 @@ impl<A: Allocator> WaitingPool<A> {
         self.own(queue.allocator.allocate(request), request.owner)
     }
 
-    /// A block when it is this request's turn.
+    /// A future of a block, which is ready when it is this request's turn.
     ///
     /// # Errors
-    /// The future's: what can never be had ([`Cause::TooLarge`], [`Cause::BadRequest`], or any refusal while nothing is
-    /// live).
+    /// The future's error, for a request that can never succeed ([`Cause::TooLarge`], [`Cause::BadRequest`], or any
+    /// refusal while no block is live).
     pub fn allocate(&self, request: Request) -> Allocation<A> {
         Allocation { pool: self.clone(), request, ticket: None }
     }
 
-    /// Waits for a block on this thread, at most so long.
+    /// Blocks this thread until it gets a block, for at most `limit`.
     ///
     /// # Errors
-    /// As [`allocate`](Self::allocate); [`Cause::OutOfMemory`] when the time is over.
+    /// As [`allocate`](Self::allocate); [`Cause::OutOfMemory`] once `limit` has passed.
     pub fn allocate_timeout(&self, request: Request, limit: Duration) -> Result<OwnedBlock<Self>, AllocError> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);
@@ -117,13 +117,13 @@ impl<A: Allocator> WaitingPool<A> {
             }
             match limit.checked_sub(start.elapsed()) {
                 Some(left) => std::thread::park_timeout(left),
-                // Dropping the allocation gives its place up, and a block granted since the poll to the next.
+                // Dropping `allocation` leaves the queue; a block granted since the poll goes to the next waiter.
                 None => return Err(AllocError::new(Cause::OutOfMemory, request.bytes)),
             }
         }
     }
 
-    /// Requests waiting now.
+    /// Number of requests that wait now.
     pub fn waiting(&self) -> usize {
         self.lock().waiting()
     }
@@ -134,7 +134,7 @@ impl<A: Allocator> WaitingPool<A> {
     }
 }
 
-/// Wakes a thread that waits by parking.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -149,12 +149,12 @@ impl<A: Allocator> Home for WaitingPool<A> {
     }
 }
 
-/// A block to come. Dropping it gives the place in the queue up.
+/// The future of a block. Dropping it leaves the queue.
 #[must_use = "futures do nothing unless polled"]
 pub struct Allocation<A: Allocator> {
     pool: WaitingPool<A>,
     request: Request,
-    /// Its place, from the first poll that could not be served until it is done.
+    /// The request's ticket in the queue, from the first poll that had to wait until its outcome is taken.
     ticket: Option<u64>,
 }
 
@@ -168,7 +168,7 @@ impl<A: Allocator> fmt::Debug for Allocation<A> {
 }
 
 impl<A: Allocator> Allocation<A> {
-    /// The outcome if it is there; otherwise the waker is noted.
+    /// Takes the outcome if there is one; otherwise registers the waker.
     fn look(&mut self, waker: &Waker) -> Option<Result<OwnedBlock<WaitingPool<A>>, AllocError>> {
         let (pool, request, ticket) = (&self.pool, self.request, self.ticket);
         let (outcome, noted) = {
@@ -178,8 +178,8 @@ impl<A: Allocator> Allocation<A> {
         if outcome.is_some() || noted {
             return outcome.map(|outcome| pool.own(outcome, request.owner));
         }
-        // The clone is made without the lock. Meanwhile, or by what the clone itself does, the request may have been
-        // served.
+        // The waker is cloned without the lock. In that time another thread, or the clone itself, may cause the request
+        // to be served.
         let (mut fresh, mut place) = (Some(waker.clone()), None);
         let served = pool.with(|queue, wakers| {
             let outcome = queue.outcome(ticket, request);
@@ -201,7 +201,7 @@ impl<A: Allocator> Future for Allocation<A> {
         match self.look(context.waker()) {
             None => Poll::Pending,
             Some(outcome) => {
-                // Its place is gone with the outcome.
+                // The queue has dropped the ticket with its outcome.
                 self.ticket = None;
                 Poll::Ready(outcome)
             }

@@ -1,4 +1,4 @@
-//! Waiting under plain threads, under a hand-written executor, and dropped at each point.
+//! Tests of waiting: by threads, by futures that the tests poll themselves, and by futures dropped at each point.
 
 use super::*;
 use crate::engine::shared::tests::blocks_of_64;
@@ -7,7 +7,7 @@ use terrace_core::pool::{Buckets, SizeClasses};
 
 type Pool = WaitingPool<Buckets<'static, 1>>;
 
-/// Counts how often it was woken.
+/// A waker that counts how often it was woken.
 struct Count(AtomicUsize);
 
 impl Wake for Count {
@@ -16,7 +16,7 @@ impl Wake for Count {
     }
 }
 
-/// A future under the test's own hands: polled when told, its wakes counted.
+/// A future that the test polls itself, with the count of its wakes.
 struct Task {
     future: Allocation<Buckets<'static, 1>>,
     count: Arc<Count>,
@@ -78,7 +78,7 @@ fn nobody_passes_the_queue() {
     let mut first = Task::new(&pool);
     assert!(first.poll().is_none());
     drop(held);
-    // Granted, not yet picked up: the block is the waiter's.
+    // The block was granted to the first waiter, which has not picked it up yet.
     assert!(pool.try_allocate(Request::new(64)).is_err());
     let mut late = Task::new(&pool);
     assert!(late.poll().is_none());
@@ -88,7 +88,7 @@ fn nobody_passes_the_queue() {
 
 #[test]
 fn a_future_may_be_dropped_at_each_point() {
-    // Before it is polled, while it waits, after the grant: the block is there for the next each time.
+    // Dropped before it is polled, while it waits, or after the grant: each time the next waiter gets the block.
     for polls_before in [false, true] {
         for grant_before in [false, true] {
             let (pool, held) = full_pool();
@@ -123,7 +123,7 @@ fn a_future_polled_with_another_waker_wakes_that_one() {
     drop(ready(&mut task));
 }
 
-/// One request of 128 or 64 bytes from buckets of both: the large ones only from the second bucket.
+/// A pool with buckets of 64 and of 128 bytes, limited to 128 bytes in all.
 fn two_sizes() -> WaitingPool<terrace_core::layer::Limit<Buckets<'static, 2>>> {
     let words: Vec<_> = (0..Buckets::words(&[4, 4])).map(|_| terrace_core::sync::AtomicUsize::new(0)).collect();
     let buckets = Buckets::new(SizeClasses::new(64, 1).expect("valid"), [4, 4], 0, words.leak()).expect("enough words");
@@ -141,7 +141,7 @@ fn a_large_request_is_not_starved_by_small_ones() {
     let mut later = pool.allocate(Request::new(64));
     let mut small = small.into_iter();
     drop(small.next());
-    // 64 bytes are free, and stay free for the large request.
+    // 64 bytes are free, and are kept for the large request.
     assert!(Pin::new(&mut later).poll(&mut context).is_pending());
     assert!(pool.try_allocate(Request::new(64)).is_err());
     drop(small.next());
@@ -196,7 +196,8 @@ fn threads_wait_give_up_and_are_all_served_in_the_end() {
             let (pool, served) = (pool.clone(), &served);
             scope.spawn(move || {
                 for turn in 0..200u64 {
-                    // Some give up almost at once, racing with their grant; the others wait as long as it takes.
+                    // Some requests give up almost at once, racing with their grant; the others wait as long as it
+                    // takes.
                     let patience =
                         if (turn + thread) % 3 == 0 { Duration::from_micros(turn) } else { Duration::from_secs(600) };
                     if let Ok(block) = pool.allocate_timeout(Request::new(64), patience) {

@@ -1,20 +1,20 @@
-//! Whether events make sense one after the other, and small numbers for live blocks.
+//! Checks that a trace's events are consistent with earlier ones, and numbers live blocks with small integers: slots.
 //!
-//! Promises upward: after `Ok`, block ids are in sequence, only live blocks are used, sizes, alignments and times
-//! are sane; each live block has a slot, slots are dense and used again.
-//! Asks from below: nothing. Memory grows with the blocks live at once, never with the length of the trace.
+//! Promises upward: after `Ok`, block ids are in sequence, only live blocks are used, and sizes, alignments and times
+//! are within limits; each live block has a slot; slots are dense, and reused after a free.
+//! Asks from below: nothing. Memory grows with the number of blocks live at once, not with the length of the trace.
 
 use super::error::Problem;
 use super::{ALIGN_MAX, SIZE_MAX};
 use std::collections::HashMap;
 use terrace_core::event::{Event, Kind};
 
-/// Most blocks live at once: 2^23.
+/// Largest number of blocks live at once: 2^23.
 ///
-/// At about 60 bytes here that is below 512 MiB; a replay takes 1 to 2 GiB more for each pool, some 13 GiB for all
-/// eight.
+/// The checker takes about 60 bytes for each, below 512 MiB in all; a replay takes 1 to 2 GiB more for each pool, some
+/// 13 GiB for all eight pools.
 pub const LIVE_MAX: u32 = 1 << 23;
-/// Most bytes live at once: 2^62, so that sums of allocators with rounding stay below 2^64.
+/// Largest sum of the bytes of live blocks: 2^62, so that the sums of allocators that round up stay below 2^64.
 const LIVE_BYTES_MAX: u64 = 1 << 62;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,13 @@ struct Live {
     bytes: u64,
 }
 
-/// Checks events in order.
+/// Checks events, in the order of the trace.
 #[derive(Debug, Default)]
 pub(super) struct Checker {
     time_us: u64,
-    /// Id of the next allocation; ids below were given, ids from here on were not.
+    /// Id that the next allocation must have; lower ids were allocated, others were not.
     next_id: u64,
-    /// The blocks live now, by id.
+    /// Live blocks by id.
     live: HashMap<u64, Live>,
     /// Slots below `slots` that no live block has; `live.len() + free.len() == slots`.
     free: Vec<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// Checks the next event and gives the slot of its block, `None` for events that name no block. O(1) expected.
+    /// Checks the next event; returns the slot of its block, `None` for an event that names no block. O(1) expected.
     pub(super) fn check(&mut self, event: &Event) -> Result<Option<u32>, Problem> {
         if event.time_us < self.time_us {
             return Err(Problem::TimeBack(event.time_us, self.time_us));
@@ -96,7 +96,7 @@ impl Checker {
     }
 
     fn grow(&mut self, old: u64, new: u64) -> Result<(), Problem> {
-        // Both below 2^62 + 2^48: no overflow.
+        // The sum stays below 2^62 + 2^48: no overflow.
         self.live_bytes = self.live_bytes - old + new;
         if self.live_bytes > LIVE_BYTES_MAX { Err(Problem::TooMuchLive) } else { Ok(()) }
     }

@@ -1,7 +1,7 @@
-//! One line of CSV to an event and back.
+//! Converts a line of CSV to an event and back.
 //!
 //! Promises upward: a line that is accepted is written again to the same bytes.
-//! Asks from below: a line without its line end; texts by number.
+//! Asks from below: a line without its line end; a table of tags by id.
 
 use super::error::Problem;
 use super::texts::Texts;
@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use terrace_core::Owner;
 use terrace_core::event::{Event, Kind};
 
-/// Columns of a line.
+/// Number of columns in a line.
 const COLUMNS: usize = 7;
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn parse(line: &str, texts: &mut Texts) -> Result<Event, Problem> {
     let [time, operation, id, bytes, align, owner, tag] = columns(line)?;
     let mut event = Event {
@@ -57,7 +57,7 @@ fn kind(text: &str) -> Result<Kind, Problem> {
     }
 }
 
-/// Digits only, no leading zero: the one way to write a number, so that writing it again gives the same bytes.
+/// Parses a number: digits only, no leading zero, so that writing the number gives the same bytes again.
 fn number(column: &'static str, text: &str) -> Result<u64, Problem> {
     let canonical = text == "0" || text.starts_with(|c: char| matches!(c, '1'..='9'));
     match text.parse() {
@@ -75,7 +75,7 @@ fn empty(column: &'static str, text: &str) -> Result<(), Problem> {
     if text.is_empty() { Ok(()) } else { Err(Problem::NotEmpty(column, text.into())) }
 }
 
-/// Writes a line; `false` when CSV has no line for this kind of event.
+/// Writes a line; false if CSV has no line for this kind of event.
 pub(super) fn write(out: &mut dyn Write, event: &Event, tag: &str) -> io::Result<bool> {
     let Event { time_us, id, bytes, align, owner: Owner(owner), .. } = event;
     match event.kind {
@@ -87,12 +87,12 @@ pub(super) fn write(out: &mut dyn Write, event: &Event, tag: &str) -> io::Result
     Ok(true)
 }
 
-/// Whether CSV has a column for all that an event says.
+/// Whether CSV has columns for all fields that the event uses.
 pub(super) fn has_columns(event: &Event) -> bool {
     event.address.is_none() && event.tier == 0 && event.from_tier == 0 && event.site == 0
 }
 
-/// Whether a tag can stand in a line.
+/// Whether a tag has only characters that CSV can hold.
 pub(super) fn fits(tag: &str) -> bool {
     !tag.contains([',', '\n', '\r', '\0'])
 }

@@ -1,6 +1,6 @@
-//! What can be wrong with a trace: the file, the place, what, and what to do.
+//! Errors of traces: each names the file, the place in it, the problem, and what to do.
 //!
-//! Promises upward: one line of text, with no control characters from the file.
+//! Promises upward: an error is shown as one line of text, without control characters from the file.
 //! Asks from below: nothing.
 
 use super::{ALIGN_MAX, HEADER, LINE_MAX, LIVE_MAX, SIZE_MAX, TEXTS_MAX, WINDOW_LOG};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use terrace_core::event::{DecodeError, EncodeError, VERSION};
 
-/// Where in a file.
+/// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file as a whole.
@@ -24,7 +24,7 @@ pub enum Place {
 pub struct TraceError {
     /// The file, as the user named it.
     pub file: String,
-    /// Where in it.
+    /// The place in the file.
     pub place: Place,
     /// What is wrong.
     pub problem: Problem,
@@ -49,71 +49,71 @@ impl std::error::Error for TraceError {
     }
 }
 
-/// What is wrong. Texts from the file are cut to 40 characters and escaped.
+/// What is wrong with a trace. Texts from the file are shown escaped, and cut to 40 characters.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
     /// The system refused to open, read or write.
     Io(io::Error),
-    /// No bytes at all.
+    /// The file has no bytes.
     Empty,
-    /// A header and nothing else.
+    /// The file has a header and no events.
     NoEvents,
     /// The archive (gzip, zstd, recording) ends too early.
     CutShort(&'static str),
     /// The archive is damaged, or its window too large.
     Archive(&'static str, io::Error),
-    /// Neither CSV nor anything else that is known.
+    /// The first line is no header of CSV, and the file is of no other known form.
     Header(String),
-    /// Not 7 columns.
+    /// A line has this number of columns instead of 7.
     Columns(usize),
-    /// Not a plain decimal number where one is needed.
+    /// A column that needs a number has other text: name of the column, and its text.
     Number(&'static str, String),
-    /// A number above what its column holds.
+    /// A number is larger than its column allows: name of the column, and its text.
     TooLarge(&'static str, String),
-    /// The operation is not `a`, `r` or `f`.
+    /// The operation of a line is not `a`, `r` or `f`.
     Operation(String),
-    /// A free with a size or alignment.
+    /// A free has a size or alignment: name of the column, and its text.
     NotEmpty(&'static str, String),
-    /// Bytes that are not UTF-8.
+    /// A line is not UTF-8.
     NotUtf8,
-    /// A NUL byte in a line.
+    /// A line has a NUL byte.
     Nul,
-    /// A carriage return.
+    /// A line has a carriage return.
     CarriageReturn,
-    /// A line or tag longer than allowed.
+    /// A line or tag is longer than allowed.
     LongLine,
     /// The last line has no line end.
     NoLineEnd,
-    /// Zero bytes asked.
+    /// A request is for zero bytes.
     ZeroSize,
-    /// More than [`SIZE_MAX`].
+    /// A size is above [`SIZE_MAX`].
     HugeSize(u64),
-    /// Not a power of two, or more than [`ALIGN_MAX`].
+    /// An alignment is no power of two, or above [`ALIGN_MAX`].
     BadAlign(u64),
-    /// Earlier than the event before.
+    /// An event has an earlier time than the event before it: its time, and that of the event before.
     TimeBack(u64, u64),
-    /// An allocation with another id than the next.
+    /// An allocation has another id than the next in sequence: its id, and the next.
     OutOfSequence(u64, u64),
-    /// An id that was not allocated yet.
+    /// An event names an id that was not allocated before.
     UnknownId(u64),
-    /// A free of a block that was freed before.
+    /// A block is freed a second time.
     DoubleFree(u64),
-    /// A reallocation or transfer of a block that was freed before.
+    /// A block is reallocated or transferred after it was freed.
     UseAfterFree(u64),
-    /// More than [`LIVE_MAX`] blocks, or 2^62 bytes, live at once.
+    /// More than [`LIVE_MAX`] blocks, or more than 2^62 bytes, are live at once.
     TooMuchLive,
-    /// Tags and call sites take more than [`TEXTS_MAX`].
+    /// Tags and call sites take more than [`TEXTS_MAX`] bytes.
     TooManyTexts,
-    /// A recording of another version.
+    /// The recording has this version, which this program cannot read.
     Version(u8),
-    /// Bytes in a recording that are no record.
+    /// A recording has bytes that are no record.
     Record(DecodeError),
-    /// An event names a text that was not defined, or a definition comes out of order.
+    /// An event names a text that was not defined before it, or a definition has another id than the next.
     TextId(u32),
-    /// A tag that CSV cannot hold: a comma, a line end or a NUL byte in it.
+    /// A tag has a comma, a line end or a NUL byte, which CSV cannot hold.
     TagNotCsv(String),
-    /// An event that cannot be written.
+    /// An event cannot be encoded as a record.
     Unwritable(EncodeError),
 }
 

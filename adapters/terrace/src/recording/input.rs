@@ -1,6 +1,6 @@
-//! The bytes below a reader: which archive they are in, and how far they were read.
+//! The input of a reader: detects how a file is packed, unpacks it, and counts the bytes read.
 //!
-//! Promises upward: a plain stream of content whatever the archive; bounded windows; errors typed.
+//! Promises upward: a plain stream of content, however it is packed; bounded decompression windows; typed errors.
 //! Asks from below: any `Read`.
 
 use super::error::Problem;
@@ -11,23 +11,23 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::rc::Rc;
 use terrace_core::event::VERSION;
 
-/// First bytes of gzip and zstd.
+/// First bytes of a gzip file, and of a zstd file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Buffer for content: 64 KiB, about 1500 lines.
+/// Size of the buffer for unpacked content: 64 KiB, about 1500 lines.
 const BUFFER: usize = 64 << 10;
 
-/// Content of a file, unpacked.
+/// The unpacked content of a file.
 pub(super) struct RecordingInput<'a> {
     content: Box<dyn BufRead + 'a>,
     /// How the file is packed, as errors name it.
     archive: Option<&'static str>,
-    /// Whether the content is records and not CSV.
+    /// Whether the content is records; otherwise it is CSV.
     pub(super) recording: bool,
 }
 
 impl<'a> RecordingInput<'a> {
-    /// Looks at the first bytes and unpacks what they announce.
+    /// Detects the form of a file by its first bytes, and unpacks it.
     pub(super) fn detect(mut raw: impl Read + 'a) -> Result<Self, Problem> {
         let mut first = Vec::with_capacity(MAGIC.len() + 1);
         raw.by_ref().take(MAGIC.len() as u64 + 1).read_to_end(&mut first).map_err(Problem::Io)?;
@@ -56,19 +56,19 @@ impl<'a> RecordingInput<'a> {
         })
     }
 
-    /// Reads up to and with `end`, at most `max` bytes. 0 at the end.
+    /// Reads up to and including the byte `end`, at most `max` bytes. Returns 0 at the end of the content.
     pub(super) fn read_until(&mut self, end: u8, max: usize, line: &mut Vec<u8>) -> Result<usize, Problem> {
         let read = self.content.by_ref().take(max as u64).read_until(end, line);
         read.map_err(|error| self.problem(error))
     }
 
-    /// Appends at most `max` bytes. Less only at the end.
+    /// Appends `max` bytes, or fewer at the end of the content; returns their number.
     pub(super) fn fill(&mut self, max: usize, buffer: &mut Vec<u8>) -> Result<usize, Problem> {
         let read = self.content.by_ref().take(max as u64).read_to_end(buffer);
         read.map_err(|error| self.problem(error))
     }
 
-    /// A read error as the user should see it: the system's own, or the archive's.
+    /// Converts a read error to the user's problem: the system's error, or a damaged archive.
     fn problem(&self, error: io::Error) -> Problem {
         match self.archive {
             Some(archive) if error.kind() == io::ErrorKind::UnexpectedEof => Problem::CutShort(archive),
@@ -78,7 +78,7 @@ impl<'a> RecordingInput<'a> {
     }
 }
 
-/// Counts the bytes that pass, for progress.
+/// Counts the bytes that are read through it, to report progress.
 pub(super) struct CountingReader<R> {
     pub(super) inner: R,
     pub(super) passed: Rc<Cell<u64>>,

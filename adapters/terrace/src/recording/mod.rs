@@ -1,10 +1,10 @@
 //! Recordings: what a program did with its memory, read from and written to files.
 //!
-//! Promises upward: [`Reader`] takes plain, gzip and zstd CSV and our own recordings, told apart by their first
-//! bytes and never by name; whatever the bytes, it gives checked events or one [`TraceError`] that names file,
-//! line or record, what is wrong and what to do. [`Writer`] writes the same forms; a CSV that was read and
-//! written is the same to the byte.
-//! Asks from below: the record of [`terrace_core::event`]; zstd and gzip from their libraries.
+//! Promises upward: [`Reader`] reads CSV (plain, gzip or zstd) and terrace's own recordings, told apart by their first
+//! bytes and never by the file's name; whatever the bytes, it returns checked events or one [`TraceError`] that names
+//! the file, the line or record, what is wrong and what to do. [`Writer`] writes the same forms; a CSV that was read is
+//! written again with the same bytes.
+//! Asks from below: the records of [`terrace_core::event`]; zstd and gzip from their libraries.
 //!
 //! Memory is bounded whatever a file holds: a line by [`LINE_MAX`], a decompression window by [`WINDOW_LOG`],
 //! live blocks by [`LIVE_MAX`], texts by [`TEXTS_MAX`]; everything else streams.
@@ -43,17 +43,17 @@ use terrace_core::event::TEXT_MAX;
 pub use texts::{TEXTS_MAX, Texts};
 pub use writer::{Form, Writer};
 
-/// First bytes of a recording. The last one is no text, so that no text file starts like this.
+/// First bytes of a recording. The last byte occurs in no text, so no text file starts like this.
 pub const MAGIC: [u8; 8] = *b"terrace\x1a";
-/// Bytes of the longest line of a CSV.
+/// Size in bytes of the longest line of a CSV.
 ///
-/// The sum: the longest tag, and 128 for the six numbers (20 digits each) and commas.
+/// The longest tag, and 128 bytes for the numbers (at most 20 digits each), the operation and the commas.
 pub const LINE_MAX: usize = TEXT_MAX + 128;
 /// log2 of the largest decompression window: 2^26 bytes = 64 MiB.
 pub const WINDOW_LOG: u32 = 26;
-/// Largest size that is believed: 2^48 bytes = 256 TiB, what 64-bit machines address.
+/// Largest size that a trace may have: 2^48 bytes = 256 TiB, what 64-bit machines address.
 pub const SIZE_MAX: u64 = 1 << 48;
-/// Largest alignment that is believed: 2^40 bytes = 1 TiB, above any page of any machine.
+/// Largest alignment that a trace may have: 2^40 bytes = 1 TiB, above any page of any machine.
 pub const ALIGN_MAX: u64 = 1 << 40;
 /// The first line of a CSV.
 const HEADER: &str = "t,op,id,size,align,stream,tag";

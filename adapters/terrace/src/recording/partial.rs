@@ -1,7 +1,7 @@
-//! Files that are whole or absent.
+//! Writes files that appear whole or not at all.
 //!
-//! Promises upward: no half-written file under the name that was asked for, whatever fails; a name that was kept
-//! survives a power cut; no file that was there before is written, but the one that was asked for.
+//! Promises upward: there is never a half-written file under the requested name, whatever fails; after
+//! [`Partial::keep`] the file survives a power cut; no other existing file is written.
 //! Asks from below: a file system that renames in one step.
 
 use std::fs::{self, File};
@@ -12,25 +12,26 @@ use tempfile::TempPath;
 /// Longest name of a file in bytes: 255 on every usual file system.
 const NAME_MAX: usize = 255;
 
-/// The end of a temporary name, and the random letters in front of it.
+/// Suffix of a temporary file's name, and the number of random letters before the suffix.
 const END: &str = ".partial";
 const RANDOM: usize = 12;
 
 /// A file that appears under its name only when it is whole: written beside it, then renamed.
 ///
-/// Removed when dropped. What is no regular file (a pipe, `/dev/null`) is written directly.
+/// If this is dropped before [`Partial::keep`], the temporary file is removed. A path that is no regular file (a pipe,
+/// `/dev/null`) is written directly.
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
-    /// The file that is written, whose name is removed when it is dropped.
+    /// The temporary file, and its path, whose drop removes the file.
     temporary: Option<(File, TempPath)>,
 }
 
 impl Partial {
-    /// Plans a file at `path` and creates the one to write into.
+    /// Creates the temporary file for a file at `path`.
     ///
     /// # Errors
-    /// The system's, when the place cannot be written.
+    /// The system's error, if the file cannot be created there.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
         // A link is followed: the file behind it is replaced, the link stays.
         let linked = if path.starts_with("/dev") { None } else { fs::canonicalize(path).ok() };
@@ -51,7 +52,7 @@ impl Partial {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file there is read-only"));
         }
         let (file, temporary) = Self::beside(&path, &name)?;
-        // From here on the temporary file is removed when something fails.
+        // From here on dropping `partial` removes the temporary file if something fails.
         let partial = Self { path, temporary: Some((file.try_clone()?, temporary)) };
         if let Some(before) = before {
             file.set_permissions(before.permissions())?;
@@ -59,7 +60,7 @@ impl Partial {
         Ok((partial, file))
     }
 
-    /// A new file in the same directory: hidden, and of a name that cannot be foreseen.
+    /// Creates a file in the same directory, hidden and with an unpredictable name.
     fn beside(path: &Path, name: &str) -> io::Result<(File, TempPath)> {
         let most = NAME_MAX - 2 - RANDOM - END.len();
         let cut = (0..=most.min(name.len())).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
@@ -69,18 +70,18 @@ impl Partial {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // As any other file: less what the user's mask takes away.
+            // The mode of any new file, from which the system takes the user's umask.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         Ok(builder.tempfile_in(directory(path))?.into_parts())
     }
 
-    /// Finds out whether a file at `path` could be created; leaves nothing behind.
+    /// Checks whether a file at `path` could be created; leaves nothing behind.
     ///
     /// # Errors
     /// As [`create`](Self::create).
     pub fn probe(path: &Path) -> io::Result<()> {
-        // Opening and closing a pipe would tell its reader that everything has come.
+        // Opening and closing a pipe would signal the end of the data to its reader.
         if Self::is_special(path) { Ok(()) } else { Self::create(path).map(|_| ()) }
     }
 
@@ -89,15 +90,15 @@ impl Partial {
         fs::metadata(path).is_ok_and(|data| !data.is_dir() && (!data.is_file() || path.starts_with("/dev")))
     }
 
-    /// Gives the file its name, replacing what had it.
+    /// Renames the temporary file to its final name, replacing an existing file.
     ///
     /// # Errors
-    /// The system's; nothing is left behind then.
+    /// The system's error; the temporary file is then removed.
     pub fn keep(self) -> io::Result<()> {
         let Some((file, temporary)) = self.temporary else { return Ok(()) };
         file.sync_all()?;
         temporary.persist(&self.path)?;
-        // Only files can be opened elsewhere.
+        // Syncs the directory, which makes the name durable. Systems other than Unix cannot open directories.
         if cfg!(unix) { File::open(directory(&self.path))?.sync_all() } else { Ok(()) }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads any form of trace as checked events.
 //!
-//! Promises upward: events in order, each checked against those before; after the first error nothing more.
-//! Asks from below: unpacked content, lines or records, the checker.
+//! Promises upward: events in order, each checked against earlier ones; after the first error the iterator ends.
+//! Asks from below: unpacked content, parsers for lines and records, the checker.
 
 use super::check::Checker;
 use super::csv;
@@ -16,10 +16,10 @@ use std::path::Path;
 use std::rc::Rc;
 use terrace_core::event::{DecodeError, Decoder, Event, RECORD_MAX, Record};
 
-/// Bytes of records read at a time: 64 KiB, at least [`RECORD_MAX`].
+/// Number of bytes read at a time from a recording: 64 KiB, at least [`RECORD_MAX`].
 const RECORDS: usize = 64 << 10;
 
-/// Bytes of a foreign first line that errors may show: 160 are 40 characters of 4 bytes, and one more that says so.
+/// Bytes of an unknown first line that an error keeps: 160 for 40 characters, and 4 for one more, which shows the cut.
 const SHOWN: usize = 164;
 
 /// An event, and a small number for its block.
@@ -27,7 +27,7 @@ const SHOWN: usize = 164;
 pub struct Entry {
     /// What happened.
     pub event: Event,
-    /// Number of the block among those live now: dense from 0, used again after the free (whose entry still has
+    /// Small number of the block among live ones: dense from 0, reused after the free (the entry of the free still has
     /// it). `None` for events that name no block.
     pub slot: Option<u32>,
 }
@@ -48,13 +48,13 @@ pub struct Entry {
 pub struct Reader<'a> {
     file: String,
     input: RecordingInput<'a>,
-    /// A line, or records of which those before `start` were used.
+    /// A line; or records, of which those before `start` are already decoded.
     buffer: Vec<u8>,
     start: usize,
     decoder: Decoder,
     checker: Checker,
     texts: Texts,
-    /// Lines or records read so far, the one being read included.
+    /// Number of lines or records read so far, including the one being read.
     place: u64,
     events: u64,
     done: bool,
@@ -66,7 +66,7 @@ impl Reader<'static> {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`TraceError`] when it cannot be opened or is none of the known forms.
+    /// [`TraceError`] if the file cannot be opened or has none of the known forms.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -78,10 +78,10 @@ impl Reader<'static> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from anything; `name` stands in errors.
+    /// Reads from any source; errors use `name` as the file's name.
     ///
     /// # Errors
-    /// [`TraceError`] when the first bytes are none of the known forms.
+    /// [`TraceError`] if the first bytes are of none of the known forms.
     pub fn new(name: &str, raw: impl Read + 'a) -> Result<Self, TraceError> {
         let passed = Rc::new(Cell::new(0));
         let fail = |problem| TraceError { file: name.into(), place: Place::File, problem };
@@ -106,12 +106,12 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Tags and call sites met so far.
+    /// Tags and call sites read so far.
     pub fn texts(&self) -> &Texts {
         &self.texts
     }
 
-    /// Bytes read of the file as it lies on disk, and its length where known: for progress.
+    /// Bytes read of the file as packed on disk, and the file's size if known: for progress.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.passed.get(), self.total)
     }
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
             Err(problem) => problem,
         };
         Err(match problem {
-            // What does not even begin as a header is some other kind of file, and not described as a bad line.
+            // A file that does not begin like the header is of another kind: report that instead of a bad line.
             Problem::NotUtf8 | Problem::Nul | Problem::LongLine | Problem::NoLineEnd | Problem::CarriageReturn
                 if !self.begins_as_header() =>
             {
@@ -136,13 +136,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whether the buffer is a beginning of the header, or the header and more.
+    /// Whether the buffer is a prefix of the header, or starts with the whole header.
     fn begins_as_header(&self) -> bool {
         let n = self.buffer.len().min(HEADER.len());
         self.buffer[..n] == HEADER.as_bytes()[..n]
     }
 
-    /// The next line without its line end; `None` at the end.
+    /// Reads the next line without its line end; `None` at the end of the content.
     fn line(&mut self) -> Result<Option<&str>, Problem> {
         self.buffer.clear();
         self.place += 1;

@@ -1,6 +1,7 @@
-//! Texts named by number: tags and call sites.
+//! Tags and call sites, which events name by a number: their id.
 //!
-//! Promises upward: ids count up from 1 in the order of first use; 0 is no text. Memory is bounded by [`TEXTS_MAX`].
+//! Promises upward: ids count up from 1 in the order of first use; 0 is the empty text. Memory stays below
+//! [`TEXTS_MAX`].
 //! Asks from below: nothing.
 
 use super::error::Problem;
@@ -8,14 +9,14 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use terrace_core::event::TEXT_MAX;
 
-/// Most memory that texts may take: 64 MiB, each counted with `OVERHEAD`.
+/// Largest memory that texts may take: 64 MiB, with `OVERHEAD` bytes counted for each text.
 ///
-/// A million tags of 16 bytes fit thrice.
+/// Some 840,000 tags of 16 bytes fit.
 pub const TEXTS_MAX: usize = 64 << 20;
-/// Bytes a text costs beside its own: a map entry (24), a list entry (16), counts and slack.
+/// Bytes that a text takes beside its characters: a map entry (24), a list entry (16), counts and slack.
 const OVERHEAD: usize = 64;
 
-/// Texts named by number.
+/// A table of texts by id.
 #[derive(Clone, Debug, Default)]
 pub struct Texts {
     ids: HashMap<Rc<str>, u32>,
@@ -25,7 +26,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The id of a text, new or known; 0 for the empty one. O(its length).
+    /// The id of a text, which is added if it is new; 0 for the empty text. O(length).
     ///
     /// # Errors
     /// [`Problem::LongLine`] above [`TEXT_MAX`] bytes, [`Problem::TooManyTexts`] above [`TEXTS_MAX`] in all.
@@ -39,7 +40,7 @@ impl Texts {
         }
     }
 
-    /// Appends a text with the next id, also when it is known already (a recording may define it twice).
+    /// Appends a text with the next id, even if the text is known already (a recording may define it twice).
     pub(super) fn add(&mut self, text: &str) -> Result<u32, Problem> {
         if text.len() > TEXT_MAX {
             return Err(Problem::LongLine);
@@ -56,7 +57,7 @@ impl Texts {
         Ok(id)
     }
 
-    /// The text of an id; empty for 0, `None` for an id that was not given.
+    /// The text of an id; empty for 0, `None` for an unknown id.
     pub fn get(&self, id: u32) -> Option<&str> {
         match id {
             0 => Some(""),
@@ -69,7 +70,7 @@ impl Texts {
         self.texts.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table has no texts.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }

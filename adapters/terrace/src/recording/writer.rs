@@ -1,9 +1,9 @@
-//! Writes traces: CSV, packed or not, and recordings.
+//! Writes traces: CSV (plain, gzip or zstd) and recordings.
 //!
-//! Promises upward: what [`Reader`](super::Reader) gave is written without loss, but CSV has no line for transfers,
-//! segments and marks ([`Writer::left_out`] counts them), and no column for addresses, tiers and call sites
+//! Promises upward: events from a [`Reader`](super::Reader) are written without loss, except that CSV has no line for
+//! transfers, segments and marks ([`Writer::left_out`] counts them), and no column for addresses, tiers and call sites
 //! ([`Writer::shortened`]).
-//! Asks from below: entries in the order they were read, with the texts they name.
+//! Asks from below: events in the order in which they were read, with the texts that they name.
 
 use super::error::{Place, Problem, TraceError};
 use super::texts::Texts;
@@ -14,24 +14,24 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use terrace_core::event::{Encoder, Event, RECORD_MAX, Record, VERSION};
 
-/// zstd level: 9 makes recordings about as small as 19 does in a twentieth of the time.
+/// Compression level of zstd: 9 makes recordings about as small as 19 does, in a twentieth of the time.
 const LEVEL: i32 = 9;
 
-/// How a trace is written.
+/// The form in which a trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// CSV as it is.
+    /// Plain CSV.
     Csv,
-    /// CSV in gzip.
+    /// CSV packed by gzip.
     CsvGzip,
-    /// CSV in zstd, with checksum.
+    /// CSV packed by zstd, with a checksum.
     CsvZstd,
-    /// Our recording.
+    /// A recording of terrace's own format.
     Recording,
 }
 
 impl Form {
-    /// The form a file name asks for: `.csv`, `.csv.gz`, `.csv.zst`, `.terrace`.
+    /// The form that a file's name asks for: `.csv`, `.csv.gz`, `.csv.zst`, `.terrace`.
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         [(".csv", Self::Csv), (".csv.gz", Self::CsvGzip), (".csv.zst", Self::CsvZstd), (".terrace", Self::Recording)]
@@ -64,15 +64,15 @@ impl<W: Write> Pack<W> {
     }
 }
 
-/// Writes a trace to anything.
+/// Writes a trace to any [`Write`].
 pub struct Writer<W: Write> {
     file: String,
     pack: Pack<W>,
-    /// `Some` for a recording.
+    /// Encodes records; `Some` if the form is a recording.
     encoder: Option<Encoder>,
-    /// Room for one record.
+    /// Buffer for one encoded record.
     buffer: Vec<u8>,
-    /// Texts written so far.
+    /// Number of texts written so far.
     texts: usize,
     events: u64,
     left_out: u64,
@@ -80,7 +80,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a trace; `name` stands in errors.
+    /// Starts a trace; errors use `name` as the file's name.
     ///
     /// # Errors
     /// [`Problem::Io`] from `out`.
@@ -124,10 +124,12 @@ impl<W: Write> Writer<W> {
         Ok(pack)
     }
 
-    /// Writes an event whose tag and call site are ids of `texts` (always the same, growing `texts`).
+    /// Writes an event whose tag and call site are ids in `texts`.
+    ///
+    /// Each call must pass the same `texts`, which may grow between calls.
     ///
     /// # Errors
-    /// [`TraceError`] with the number of the event.
+    /// [`TraceError`] with the number of the event as its place.
     pub fn write(&mut self, event: &Event, texts: &Texts) -> Result<(), TraceError> {
         self.events += 1;
         let written = if self.encoder.is_some() { self.record(event, texts) } else { self.line(event, texts) };
@@ -164,17 +166,17 @@ impl<W: Write> Writer<W> {
         self.pack.out().write_all(&self.buffer[..n]).map_err(Problem::Io)
     }
 
-    /// Events that the form could not hold so far.
+    /// Number of events left out so far, for which the form has no line.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Events written so far without their address, tier or call site, which the form has no column for.
+    /// Number of events written without their address, tier or call site, for which the form has no column.
     pub fn shortened(&self) -> u64 {
         self.shortened
     }
 
-    /// Ends the trace and gives `out` back, flushed.
+    /// Ends the trace, flushes `out` and returns it.
     ///
     /// # Errors
     /// [`Problem::Io`] from `out`.

@@ -1,28 +1,28 @@
-//! What the lock of a waiting pool guards: the allocator, the queue in front of it, and what was granted.
+//! The state under a waiting pool's lock: the allocator, the queue in front of it, and outcomes not picked up yet.
 //!
 //! Promises upward: the longest waiter is served first; no function of a waker is called here, as the caller holds the
-//! lock: wakers that leave the queue go into [`Wakers`].
+//! lock: wakers taken out of the queue go into [`Wakers`].
 //! Asks from below: any [`Allocator`].
 //!
 //! Invariants:
-//! - a waiter in `queue` could not be served when it was last looked at, and nothing was freed since
-//! - a ticket is in `queue`, or in `granted`, or nowhere (done or dropped)
+//! - the first waiter in `queue` could not be served when last tried, and no block was freed since
+//! - a ticket is in `queue`, or in `granted`, or in neither (its outcome was taken, or its future dropped)
 
 use super::wakers::Wakers;
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 use terrace_core::{AllocError, Allocator, Block, Cause, Owner, Request};
 
-/// What came of a request.
+/// The outcome of a request: a block or an error.
 pub type Outcome = Result<Block, AllocError>;
 
-/// See the file's comment.
+/// The queue of requests, with its allocator.
 pub struct Queue<A> {
     pub allocator: A,
     queue: VecDeque<Waiter>,
     /// Outcomes not yet picked up, by ticket.
     granted: HashMap<u64, Outcome>,
-    /// The next waiter's ticket.
+    /// The ticket of the next waiter.
     next: u64,
 }
 
@@ -32,7 +32,7 @@ struct Waiter {
     waker: Waker,
 }
 
-/// Whether a refusal may pass when others free.
+/// Whether a refused request may succeed once other blocks are freed.
 fn may_pass(cause: Cause) -> bool {
     matches!(cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::OverLimit)
 }
@@ -42,23 +42,23 @@ impl<A> Queue<A> {
         Self { allocator, queue: VecDeque::new(), granted: HashMap::new(), next: 0 }
     }
 
-    /// Requests waiting.
+    /// Number of requests that wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Outcomes not yet picked up.
+    /// Number of outcomes not yet picked up.
     #[cfg(test)]
     pub fn granted(&self) -> usize {
         self.granted.len()
     }
 
-    /// Whether a ticket waits with a waker of the same task.
+    /// Whether `ticket` waits with a waker that wakes the same task as `waker`.
     pub fn is_noted(&self, ticket: Option<u64>, waker: &Waker) -> bool {
         self.queue.iter().any(|waiter| Some(waiter.ticket) == ticket && waiter.waker.will_wake(waker))
     }
 
-    /// Notes the waker of a ticket in the queue, or of a new one. Returns the ticket.
+    /// Registers the waker of a ticket in the queue, or of a new ticket. Returns the ticket.
     pub fn wait(&mut self, ticket: Option<u64>, request: Request, waker: Waker, wakers: &mut Wakers) -> u64 {
         if let Some(waiter) = self.queue.iter_mut().find(|waiter| Some(waiter.ticket) == ticket) {
             wakers.discard(std::mem::replace(&mut waiter.waker, waker));
@@ -72,7 +72,7 @@ impl<A> Queue<A> {
 }
 
 impl<A: Allocator> Queue<A> {
-    /// Asks now. `None`: it may be had later, when something that is live has been freed.
+    /// Tries to allocate now. `None` if the request may succeed once a live block was freed.
     fn attempt(&mut self, request: Request) -> Option<Outcome> {
         match self.allocator.allocate(request) {
             Err(error) if may_pass(error.cause) && self.allocator.stats().live_blocks != 0 => None,
@@ -80,7 +80,9 @@ impl<A: Allocator> Queue<A> {
         }
     }
 
-    /// What came of a request that has a ticket, or of one that has none yet. `None`: it has to wait.
+    /// Takes the outcome of a request; `None` if the request has to wait.
+    ///
+    /// Without a ticket, tries to allocate if no request waits, or if this one is invalid.
     pub fn outcome(&mut self, ticket: Option<u64>, request: Request) -> Option<Outcome> {
         match ticket {
             Some(ticket) => self.granted.remove(&ticket),
@@ -89,16 +91,16 @@ impl<A: Allocator> Queue<A> {
         }
     }
 
-    /// Takes a block back and serves the queue.
+    /// Frees a block and serves the queue.
     pub fn free(&mut self, block: Block, owner: Owner, wakers: &mut Wakers) {
-        // Refused only for a name freed by hand; the queue is served either way.
+        // Fails only for a block that was freed by the allocator itself; the queue is served in either case.
         let _ = self.allocator.free(block, owner);
         self.serve(wakers);
     }
 
-    /// Gives a ticket up, and the block that was granted to it.
+    /// Removes a ticket, and frees the block that was granted to it, if any.
     ///
-    /// Serves the queue: it may have been the large request at the front that held the others up.
+    /// Then serves the queue: the removed request may have been a large one at the front, for which the others waited.
     pub fn leave(&mut self, ticket: u64, owner: Owner, wakers: &mut Wakers) {
         let at = self.queue.iter().position(|waiter| waiter.ticket == ticket);
         if let Some(waiter) = at.and_then(|at| self.queue.remove(at)) {
@@ -110,7 +112,7 @@ impl<A: Allocator> Queue<A> {
         }
     }
 
-    /// Serves the queue from its front until one has to wait on.
+    /// Serves the queue from its front until a request has to wait on.
     fn serve(&mut self, wakers: &mut Wakers) {
         while let Some(request) = self.queue.front().map(|waiter| waiter.request) {
             let Some(outcome) = self.attempt(request) else { break };

@@ -1,8 +1,8 @@
-//! Wakers that have left the queue: each is woken or dropped, once the pool's lock is released.
+//! Wakers that have left the queue: each is woken or dropped once the pool's lock is released.
 //!
-//! Promises upward: whatever one of them does, the others are woken and dropped too; the first panic goes on to the
-//! caller, unless its thread is panicking already.
-//! Asks from below: that no lock is held when a [`Wakers`] is dropped.
+//! Promises upward: if one waker panics, the others are woken and dropped nevertheless; the first panic continues in
+//! the caller, unless its thread is panicking already.
+//! Asks from below: that the caller holds no lock when a [`Wakers`] is dropped.
 
 use std::any::Any;
 use std::mem::{forget, take};
@@ -12,9 +12,9 @@ use std::task::Waker;
 /// Wakers that have left the queue.
 #[derive(Default)]
 pub struct Wakers {
-    /// Of waiters that were served.
+    /// Wakers of waiters that were served, to be woken.
     served: Vec<Waker>,
-    /// Of waiters that gave up, or that wait with another waker now.
+    /// Wakers to be dropped: their waiters left the queue, or wait with another waker now.
     stale: Vec<Waker>,
 }
 
@@ -30,8 +30,8 @@ impl Wakers {
     }
 }
 
-/// Calls into a waker and keeps the first panic. A later one is forgotten, as dropping what it says may panic once
-/// more.
+/// Runs a function of a waker and keeps the first panic. The payload of a later panic leaks, as dropping it may panic
+/// again.
 fn call(panic: &mut Option<Box<dyn Any + Send>>, waker: impl FnOnce()) {
     if let Err(caught) = catch_unwind(AssertUnwindSafe(waker)) {
         match panic {
