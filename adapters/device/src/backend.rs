@@ -71,8 +71,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The driver's error; the region is then still allocated.
     ///
     /// # Safety
-    /// [`take`](Backend::take) returned `address` for `bytes` bytes; the region is not freed yet, and no work uses
-    /// it.
+    /// `address` must come from [`take`](Backend::take) for `bytes` bytes, not be freed yet, and be used by no work.
     unsafe fn give_back(&self, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault>;
 
     /// Returns to the system the freed memory that the driver's own pool caches.

@@ -300,7 +300,7 @@ impl DeviceBlock {
         self.home.service.synchronize_stream(self.home.raw)
     }
 
-    /// Returns a reference to the block's stream.
+    /// A new reference to the block's home stream.
     pub(crate) fn stream_core(&self) -> Arc<StreamCore> {
         Arc::clone(&self.home)
     }
@@ -324,7 +324,7 @@ impl DeviceBlock {
 /// The path of a copy from one block to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// Within the device.
+    /// Within one device.
     Local,
     /// Directly from one device to another.
     Peer,
@@ -339,7 +339,7 @@ impl Drop for DeviceBlock {
             // In a forked child the driver does not work, and a lock may be held by a thread that only the parent has.
             return;
         }
-        // SAFETY: taken once: here, when the block is dropped.
+        // SAFETY: `home` is taken out once: here, when the block is dropped.
         let mut home = unsafe { ManuallyDrop::take(&mut self.home) };
         if self.extra.get_mut().is_none() {
             match home.keep(self.block) {
@@ -347,7 +347,7 @@ impl Drop for DeviceBlock {
                 Err(back) => home = back,
             }
         }
-        // SAFETY: as above.
+        // SAFETY: as for `home`.
         give_back(home, self.block, unsafe { ManuallyDrop::take(&mut self.extra) });
     }
 }

@@ -9,7 +9,7 @@ bitflags! {
     /// One bit for each function that was seen to work on the device.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Capabilities: u32 {
-        /// Address space can be reserved and pages mapped under it, moved and unmapped.
+        /// The backend can reserve address space, and map, move and unmap pages in it.
         const PAGES = 1;
         /// The driver has memory pools of its own, ordered by streams.
         const DRIVER_POOL = 1 << 1;
@@ -19,13 +19,13 @@ bitflags! {
         const CONCURRENT_MANAGED = 1 << 3;
         /// Pinned host memory, which the device reads and writes without a copy.
         const PINNED = 1 << 4;
-        /// The user's own memory can be pinned.
+        /// The device can pin the user's own memory in place.
         const REGISTRATION = 1 << 5;
         /// This device can access the memory of at least one other device without going through the host.
         const PEERS = 1 << 6;
         /// The device has no memory of its own: it shares the host's.
         const INTEGRATED = 1 << 7;
-        /// Any host address can be used on the device, without registration.
+        /// The device can access memory at any host address, without registration.
         const PAGEABLE = 1 << 8;
         /// Atomics of host and device on the same memory are atomic to each other.
         const HOST_ATOMICS = 1 << 9;

@@ -271,7 +271,7 @@ impl Device {
         self.service.check_stream(stream.core())?;
         // SAFETY: the caller's promise.
         unsafe { self.service.register(address, bytes) }?;
-        // SAFETY: a release is called once, when the streams of its block are done.
+        // SAFETY: a block's release callback is called once, when the streams of the block are done.
         let unregister = unsafe { self.service.unregister_later() };
         let release: Release = Box::new(move |address, _| {
             if unregister(address) {

@@ -51,7 +51,7 @@ pub enum DeviceError {
         bytes: u64,
         /// Alignment requested, in bytes.
         align: u64,
-        /// The rule.
+        /// The rule that the request breaks.
         rule: &'static str,
     },
     /// An option's value breaks a rule, which this text states.
@@ -60,7 +60,7 @@ pub enum DeviceError {
     OutOfMemory(Box<OutOfMemory>),
     /// A block or stream belongs to another device than the one called.
     OtherDevice {
-        /// The block; `None` when it is a stream.
+        /// The block; `None` if it is a stream that belongs to the other device.
         block: Option<BlockId>,
         /// Name of the device that the block or stream belongs to.
         of: String,
@@ -69,7 +69,7 @@ pub enum DeviceError {
     },
     /// A range exceeds its block.
     OutOfBounds {
-        /// The block.
+        /// The block that the range exceeds.
         block: BlockId,
         /// Offset of the range in the block, in bytes.
         offset: u64,

@@ -26,14 +26,14 @@ pub enum FaultReason {
     Transient,
     /// The driver's library lacks the function.
     Missing,
-    /// Anything else.
+    /// Any other refusal.
     Other,
 }
 
 /// A refused call of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// The function that was called.
+    /// The driver's function that was called.
     pub call: &'static str,
     /// The driver's own code; 0 when it has none.
     pub code: i32,

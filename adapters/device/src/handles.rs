@@ -26,9 +26,9 @@ pub struct Page(pub u64);
 /// A copy: two address ranges of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRange {
-    /// The first byte that is written.
+    /// Address of the first byte that is written.
     pub to: u64,
-    /// The first byte that is read.
+    /// Address of the first byte that is read.
     pub from: u64,
     /// Size of each range in bytes.
     pub bytes: u64,

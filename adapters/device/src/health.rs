@@ -8,7 +8,7 @@ use crate::fault::{Fault, FaultReason};
 use std::sync::OnceLock;
 use terrace_guard::Process;
 
-/// The first fatal fault of one device; everything that belongs to the device shares it.
+/// The first fatal fault of a device, shared by all objects of the device.
 #[derive(Debug)]
 pub(crate) struct DeviceHealth {
     fault: OnceLock<Fault>,

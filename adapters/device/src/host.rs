@@ -62,8 +62,8 @@ impl HostBackend {
     }
 }
 
-// SAFETY: regions are fresh pages of the process's own, whole and apart until they are given back. Copies and fills are done
-// when their call returns, so every answer about streams and events is "done", and true.
+// SAFETY: regions are fresh pages of this process, which nothing else uses until they are given back. Copies and fills
+// are done when their call returns, so every answer about streams and events is "done", and true.
 unsafe impl Backend for HostBackend {
     fn description(&self) -> &Description {
         &self.description
@@ -89,7 +89,7 @@ unsafe impl Backend for HostBackend {
 
     unsafe fn give_back(&self, _: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
         let region = std::ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the caller gives back what `take` gave, with the size it was asked.
+        // SAFETY: the caller passes a region that `take` returned, with the size that was requested.
         unsafe { pages::give_back(region, bytes as usize) };
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())
@@ -147,14 +147,14 @@ unsafe impl Backend for HostBackend {
         let from: *const u8 = std::ptr::with_exposed_provenance(from as usize);
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
         // Not `copy_nonoverlapping`: wrapped memory may overlap other blocks.
-        // SAFETY: the caller names live memory on both sides.
+        // SAFETY: the caller passes ranges of live memory.
         unsafe { std::ptr::copy(from, to, bytes as usize) };
         Ok(())
     }
 
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, _: RawStream) -> Result<(), Fault> {
         let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address as usize);
-        // SAFETY: the caller names live memory.
+        // SAFETY: the caller passes a range of live memory.
         unsafe { std::ptr::write_bytes(to, value, bytes as usize) };
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What a finished transfer did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferReport {
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub bytes: u64,
     /// Number of pieces in which the bytes were moved.
     pub pieces: u32,

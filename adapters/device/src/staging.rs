@@ -53,7 +53,7 @@ impl StagingBuffer {
     pub(crate) unsafe fn fill(&mut self, ranges: &[CopyRange]) {
         let mut at = self.address;
         for range in ranges {
-            // SAFETY: the caller's promise: the source is alive, and all of them fit in here.
+            // SAFETY: the caller's promise: the source is live, and all sources together fit into the buffer.
             unsafe { copy(at, range.from, range.bytes) };
             at += range.bytes;
         }
@@ -67,7 +67,8 @@ impl StagingBuffer {
     pub(crate) unsafe fn empty(&self, ranges: impl Iterator<Item = CopyRange>) {
         let mut at = self.address;
         for range in ranges {
-            // SAFETY: the caller's promise: the target is alive and its own, and all of them fit in here.
+            // SAFETY: the caller's promise: the target is live and exclusively the caller's; the buffer has bytes for
+            // all.
             unsafe { copy(range.to, at, range.bytes) };
             at += range.bytes;
         }
@@ -97,12 +98,13 @@ impl Drop for StagingBuffer {
             return;
         }
         if self.pinned {
-            // SAFETY: taken by `new` with these bytes, given back here once; nothing is in flight on it.
+            // SAFETY: `new` took the region with these bytes, and it is given back once, here; no copy is in flight on
+            // it.
             let _ = insist(|| unsafe { self.backend.give_back(MemoryKind::Pinned, self.address, self.bytes) });
         } else {
             let start: *mut u8 = std::ptr::with_exposed_provenance_mut(self.address as usize);
             let all = std::ptr::slice_from_raw_parts_mut(start, self.bytes as usize);
-            // SAFETY: the box that `ordinary` took apart, put together here once; nothing is in flight on it.
+            // SAFETY: `ordinary` took this box apart, and it is reassembled once, here; no copy is in flight on it.
             drop(unsafe { Box::from_raw(all) });
         }
     }

@@ -74,7 +74,8 @@ impl AllocatedTail {
         let others = kept.iter().filter(|other| (other.ticket ^ block.ticket) & 1 == 0);
         let (oldest, count) =
             others.fold((true, 0), |(oldest, count), other| (oldest && block.ticket <= other.ticket, count + 1));
-        // `kept` has as many blocks of the area as were allocated since this one: it has all of them.
+        // True only if `kept` has as many blocks of the area as were allocated from this one on: then it has all of
+        // them.
         let last = self.of(block)[1].load(Ordering::Relaxed);
         let first = self.of(block)[0].load(Ordering::Relaxed);
         oldest && block.ticket >= first && last.wrapping_sub(block.ticket) == STEP * (count - 1)
@@ -97,7 +98,7 @@ pub(crate) struct StreamCache {
     held: u64,
     /// Largest number of blocks in a stack.
     per_size: usize,
-    /// Whether `put` refuses every block, since no user's handle of the stream is left.
+    /// Whether `put` refuses every block, since the user's last handle of the stream was dropped.
     closed: bool,
     /// Number of blocks served.
     hits: u64,
@@ -160,8 +161,8 @@ impl StreamCache {
         Some(self.recent.swap_remove(at))
     }
 
-    /// Keeps a block that is too large for a stack; false if there are enough, or if the arena did not only allocate
-    /// since it allocated the block.
+    /// Keeps a block that is too large for a stack; false if enough are kept, or if keeping it could change later
+    /// placements.
     #[inline]
     pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &AllocatedTail) -> bool {
         let kept = &self.recent;
@@ -184,12 +185,12 @@ impl StreamCache {
         !self.recent.is_empty()
     }
 
-    /// Takes out the larger blocks.
+    /// Removes and returns the larger blocks.
     pub(crate) fn take_recent(&mut self) -> Vec<Block> {
         self.recent.drain(..).collect()
     }
 
-    /// Takes out all blocks.
+    /// Removes and returns all blocks.
     pub(crate) fn take_all(&mut self) -> Vec<Block> {
         (self.bytes, self.blocks) = (0, 0);
         self.stacks.iter_mut().flat_map(std::mem::take).chain(self.recent.drain(..)).collect()

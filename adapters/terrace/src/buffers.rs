@@ -118,12 +118,12 @@ impl<B: PoolBuffer> Default for BufferPool<B> {
 }
 
 impl<B: PoolBuffer> BufferPool<B> {
-    /// A pool that keeps [`BUCKET_CAP`] buffers a bucket.
+    /// A pool that keeps at most [`BUCKET_CAP`] buffers per bucket.
     pub fn new() -> Self {
         Self::with_cap(BUCKET_CAP)
     }
 
-    /// A pool that keeps `cap` buffers a bucket (0: none).
+    /// A pool that keeps at most `cap` buffers per bucket (0: none).
     pub fn with_cap(cap: usize) -> Self {
         let (kept, counters) = (Mutex::new(BTreeMap::new()), Counters::new());
         Self { inner: Arc::new(Inner { cap, kept, counters }) }

@@ -60,7 +60,7 @@ pub use terrace_host as host;
 #[doc(inline)]
 pub use terrace_tiers as tiers;
 
-/// The examples of the front page, run as tests.
+/// The examples of the repository's README, run as tests.
 #[cfg(all(doctest, feature = "global", feature = "device", feature = "tiers"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

@@ -43,8 +43,8 @@ impl<T: Pod> PinnedBuffer<T> {
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let block = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
-        // SAFETY: a fresh block of the host's memory with at least these bytes, not shared yet; what was in flight on
-        // it is done, or the pool would not have given it to the CPU.
+        // SAFETY: a fresh block of host memory with at least these bytes, not shared yet; the pool hands out pinned
+        // memory only once no work is in flight on it.
         unsafe { pointer.write_bytes(0, len * size_of::<T>()) };
         Ok(Self { block, len, of: PhantomData })
     }

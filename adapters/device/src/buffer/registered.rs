@@ -88,10 +88,10 @@ impl<T: Pod> RegisteredBuffer<T> {
         let (len, capacity) = (elements.len(), elements.capacity());
         let address = elements.as_mut_ptr().expose_provenance() as u64;
         let rest = move |address| {
-            // SAFETY: the `Vec` that was taken apart above; no other owner: `into_vec` takes this away first.
+            // SAFETY: the `Vec` taken apart above, which has no other owner: `into_vec` removes this callback first.
             drop(unsafe { assemble::<T>(address, len, capacity) });
         };
-        // SAFETY: the elements of a `Vec` that lives until `rest` has it, or `into_vec` has unregistered it.
+        // SAFETY: the elements of a `Vec` that lives until `rest` gets it, or until `into_vec` has unregistered it.
         match unsafe { device.pin(stream, (address, bytes), rest) } {
             Ok(block) => Ok(Self { block, len, capacity, of: PhantomData }),
             Err(error) => Err(Refused { error, back: ManuallyDrop::into_inner(elements) }),
@@ -104,10 +104,11 @@ impl<T: Pod> RegisteredBuffer<T> {
     /// The driver's error, with the `Vec`, whose elements are then still pinned.
     pub fn into_vec(mut self) -> Result<Vec<T>, Refused<Vec<T>>> {
         drop(self.block.take_release());
-        // SAFETY: the `Vec` that `new` took apart; its other owner was dropped above without being called.
+        // SAFETY: the `Vec` that `new` took apart; its other owner, the callback, was dropped above without being
+        // called.
         let elements = unsafe { assemble(self.block.address(), self.len, self.capacity) };
         let stream = self.block.stream_core();
-        // SAFETY: registered by `new`; the buffer's owner has waited for each copy.
+        // SAFETY: `new` registered the memory; the buffer's owner has waited for each copy.
         match unsafe { stream.service.unregister(self.block.address()) } {
             Ok(()) => Ok(elements),
             Err(error) => Err(Refused { error, back: elements }),

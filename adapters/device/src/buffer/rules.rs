@@ -106,7 +106,7 @@ use super::{
 };
 use std::marker::PhantomData;
 
-/// Plain data that stays with its thread.
+/// An element type that is plain data, but neither `Send` nor `Sync`.
 type NotSend = PhantomData<*const u8>;
 
 /// Compiles iff a buffer of `u32` has a trait and the same buffer of [`NotSend`] has not: if it had, both impls of

@@ -110,7 +110,7 @@ impl<B: Backend> Fences<B> {
         Ok(())
     }
 
-    /// Makes a new stream wait for the work that may still use memory that is free now.
+    /// Makes a new stream wait for earlier work that may still use memory which is free now.
     fn join(&self, table: &mut EventTable, raw: RawStream) -> Result<(), Fault> {
         let first = self.0.sole.load(Ordering::Relaxed);
         if first != NO_STREAM && self.0.dirty.load(Ordering::Relaxed) {
@@ -127,7 +127,7 @@ impl<B: Backend> Fences<B> {
                     self.wait_event(event)?;
                     table.reached(owner, ticket);
                 }
-                // SAFETY: as above; the table destroys none of its events.
+                // SAFETY: the caller holds the stream; the table destroys none of its events.
                 Some(event) => unsafe { self.0.backend.order(raw, event) }?,
                 // No event is pending for the ticket: its work is done, or this thread waits for it.
                 None => self.wait_for(table, owner, ticket)?,
@@ -243,7 +243,8 @@ impl<B: Backend> Fences<B> {
 
     /// Waits for an event of the table.
     fn wait_event(&self, event: RawEvent) -> Result<(), Fault> {
-        // SAFETY: events of the table, spare and awaited ones among them, are destroyed with the last clone of the fence.
+        // SAFETY: events of the table, spare and awaited ones too, are destroyed only with the last clone of
+        // [`Fences`].
         unsafe { self.0.backend.wait(event) }.map_err(|fault| self.0.health.note(fault))
     }
 
@@ -261,8 +262,8 @@ impl<B: Backend> Fences<B> {
 
     /// Calls the driver once more: whether it denies again that the stream exists.
     fn is_denied(&self, raw: RawStream) -> bool {
-        // SAFETY: the stream of an open line: closed here before it is destroyed. If its maker destroyed it all the same, the
-        // driver was asked for an event on it a moment ago.
+        // SAFETY: the stream of an open entry: it is closed here before it is destroyed. If other code destroyed it
+        // earlier, the driver was called with the same handle a moment ago, to record an event.
         let asked = unsafe { self.0.backend.is_idle(raw) };
         asked.is_err_and(|fault| fault.reason == FaultReason::BadHandle)
     }
@@ -282,7 +283,7 @@ impl<B: Backend> Fences<B> {
             return;
         }
         while let Some((ticket, event)) = table.by_owner.get(&owner).and_then(StreamEvents::oldest) {
-            // SAFETY: an event of the table, which destroys none.
+            // SAFETY: an event of the table, which destroys none of its events.
             match unsafe { self.0.backend.query(event) } {
                 Ok(true) => table.reached(owner, ticket),
                 Ok(false) => return,
@@ -367,7 +368,8 @@ impl<B: Backend> Drop for FencesShared<B> {
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         let waiting = table.by_owner.values_mut().flat_map(|line| line.reached(u64::MAX));
         for event in waiting.chain(table.spare.drain(..)) {
-            // SAFETY: `by_owner` and `spare` hold each event once; this was the last clone. A refused call destroyed nothing.
+            // SAFETY: `by_owner` and `spare` hold each event once; the last clone is dropped. A refused call destroyed
+            // nothing.
             let _ = insist(|| unsafe { self.backend.destroy_event(event) });
         }
     }

@@ -23,7 +23,7 @@ pub(super) enum StreamState {
 #[derive(Debug)]
 pub(super) struct StreamEvents {
     pub(super) raw: RawStream,
-    /// The ticket of the last event recorded.
+    /// The ticket of the event that was recorded last.
     pub(super) recorded: u64,
     /// All work up to this ticket is done; at most `recorded`.
     pub(super) done: u64,

@@ -16,7 +16,7 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     let (size, align) = (bytes.checked_next_multiple_of(4096).ok_or(())?, align(bytes));
     let room = size.checked_add(align).ok_or(())?;
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: fresh pages wherever the system likes: nothing else is there.
+    // SAFETY: maps fresh pages at an address that the system chooses, where nothing else is mapped.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), room, access, kind, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(());
@@ -26,7 +26,8 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
     let region = start.wrapping_add(before);
     for (edge, bytes) in [(start, before), (region.wrapping_add(size), align - before)] {
         if bytes > 0 {
-            // SAFETY: whole pages of the mapping just made, outside the region. Refused, they stay, untouched.
+            // SAFETY: whole pages of the mapping just made, outside the region. If `munmap` fails, they stay mapped,
+            // untouched.
             unsafe { libc::munmap(edge.cast(), bytes) };
         }
     }
@@ -39,7 +40,7 @@ pub(super) fn take(bytes: usize) -> Result<*mut u8, ()> {
 /// [`take`] returned the region for this many bytes, and nothing uses it any more.
 #[cfg(all(unix, not(miri)))]
 pub(super) unsafe fn give_back(region: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise. A refusal (too many mappings) leaves unused pages mapped.
+    // SAFETY: the caller's promise. If `munmap` fails (too many mappings), unused pages stay mapped.
     unsafe { libc::munmap(region.cast(), bytes.next_multiple_of(4096)) };
 }
 

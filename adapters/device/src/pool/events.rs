@@ -27,7 +27,8 @@ impl<B: Backend> StreamProgress for DevicePool<B> {
     fn destroy_event(&self, event: RawEvent) {
         if self.usable().is_ok() {
             // If the driver refuses twice, the event is destroyed with the device's context.
-            // SAFETY: the caller has the event from `create_event`, and lets go of it. A refused call destroyed nothing.
+            // SAFETY: the caller has the event from `create_event`, and uses it no more. A refused call destroyed
+            // nothing.
             let _ = insist(|| unsafe { self.context.backend.destroy_event(event) });
         }
     }

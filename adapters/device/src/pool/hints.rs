@@ -27,7 +27,7 @@ impl<B: Backend> DevicePool<B> {
 
 impl<B: Backend> Hints for DevicePool<B> {
     fn prefetch(&self, at: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<Hint, DeviceError> {
-        // SAFETY: a range of a live managed block, which does not go before this stream has done what was put on it.
+        // SAFETY: a range of a live managed block, which is not freed before this stream has done all work put on it.
         self.hint(bytes, |backend| unsafe { backend.prefetch(at, bytes, to, stream) })
     }
 

@@ -28,7 +28,8 @@ impl<B: Backend> DevicePool<B> {
         let (range, up) = host.range(device);
         let at_once = self.context.backend.description().capabilities.contains(Capabilities::SYNCHRONOUS);
         let moved = if at_once {
-            // SAFETY: the host's side is borrowed until this function returns, the device's lies in a block that is, too.
+            // SAFETY: the host's range is borrowed until this function returns, and so is the block of the device's
+            // range.
             unsafe { self.at_once(range, stream) }
         } else {
             // SAFETY: as above.
@@ -58,12 +59,12 @@ impl<B: Backend> DevicePool<B> {
             let bytes = (range.bytes - start).min(PIECE);
             let piece = CopyRange { to: range.to + start, from: range.from + start, bytes };
             if up {
-                // SAFETY: the caller's promise for the source; the last piece was waited for.
+                // SAFETY: the caller's promise for the source; the copy of the last piece was waited for.
                 unsafe { stage.fill(&[piece]) };
             }
             for CopyRange { to, from, bytes } in stage.lend(&[piece], up) {
-                // SAFETY: the stage stays as it is until a wait proved that this is done; the caller's promise for the block,
-                // whose memory is not reused before this stream is done.
+                // SAFETY: the staging buffer stays as it is until a wait proves that this copy is done; the caller's
+                // promise for the block, whose memory is not reused before this stream is done.
                 let copied = unsafe { self.context.backend.copy(to, from, bytes, stream) };
                 // Wait even after a refusal: the copy may have started. If the wait fails too, the staging buffer is
                 // never reused.

@@ -249,7 +249,7 @@ impl<B: Backend> Service for DevicePool<B> {
 
     fn order(&self, later: RawStream, first: RawStream) -> Result<(), DeviceError> {
         let event = self.create_event()?;
-        // SAFETY: the caller holds the stream; the event is dropped below.
+        // SAFETY: the caller holds the stream; the event is destroyed below.
         let order = || unsafe { self.context.backend.order(later, event) };
         let ordered = self.record_event(event, first).and_then(|()| order().map_err(|fault| self.driver(fault)));
         self.destroy_event(event);
@@ -262,14 +262,14 @@ impl<B: Backend> Service for DevicePool<B> {
 
     fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
-        // SAFETY: both ranges lie in live blocks of this device, two blocks or not the same bytes; freed memory is not used
-        // again before this stream has done what was put on it.
+        // SAFETY: both ranges lie in live blocks of this device, in two blocks or in disjoint parts of one; freed
+        // memory is not reused before this stream has done all work put on it.
         unsafe { self.context.backend.copy(to, from, bytes, stream) }.map_err(|fault| self.driver(fault))
     }
 
     fn copy_peer(&self, to: u64, from: u64, of: u32, bytes: u64, stream: RawStream) -> Result<(), DeviceError> {
         self.usable()?;
-        // SAFETY: as in `copy`; it is waited for below.
+        // SAFETY: as in `copy`; the copy is waited for below.
         let copied = unsafe { self.context.backend.copy_peer(to, from, of, bytes, stream) };
         // The source's device does not know of this stream, so its memory must not be reused before the copy is done.
         let waited = settle(&*self.context.backend, stream);

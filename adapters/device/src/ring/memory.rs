@@ -48,7 +48,8 @@ impl SeenByHost {
         let rule = "a ring fits into the host's address space";
         let Ok(length) = usize::try_from(bytes) else { return Err(DeviceError::BadRequest { bytes, align, rule }) };
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(block.address() as usize);
-        // SAFETY: pinned or managed memory, which the host reaches; the block has `length` bytes, and is not shared.
+        // SAFETY: pinned or managed memory, which the host can access; the block has `length` bytes, and is not shared
+        // yet.
         unsafe { start.write_bytes(0, length) };
         Ok(Self { block, words: words as usize })
     }
@@ -62,14 +63,14 @@ impl SeenByHost {
 impl RingMemory for SeenByHost {
     fn header(&self) -> &Header {
         let header: *const Header = std::ptr::with_exposed_provenance(self.block.address() as usize);
-        // SAFETY: the first invariant; the block lives as long as `self`, was zeroed, and any words are a header;
-        // it is written only by atomic words (the second).
+        // SAFETY: by the first invariant the header fits; the block lives as long as `self` and was zeroed, and any
+        // words are a valid header; by the second invariant it is written only by atomic words.
         unsafe { &*header }
     }
 
     fn words(&self) -> &[AtomicU32] {
         let first = self.block.address() as usize + Header::BYTES;
-        // SAFETY: as in `header`, for the words behind it.
+        // SAFETY: as in `header`, for the words after the header.
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), self.words) }
     }
 }

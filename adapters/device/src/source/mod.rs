@@ -117,7 +117,7 @@ pub(crate) enum DeviceSource<B: Backend> {
 }
 
 impl<B: Backend> DeviceSource<B> {
-    /// Takes out the driver's last refusal.
+    /// Removes and returns the driver's last refusal.
     pub(crate) fn take_fault(&mut self) -> Option<Fault> {
         match self {
             Self::Pages(source) => source.fault.take(),

@@ -56,7 +56,7 @@ impl<B: Backend> MappedPages<B> {
         loop {
             match context.backend.reserve(bytes) {
                 Ok(base) => {
-                    // SAFETY: reserved a moment ago with this size; nothing was mapped.
+                    // SAFETY: the space was reserved above with this size; nothing was mapped in it.
                     insist(|| unsafe { context.backend.unreserve(base, bytes) })?;
                     return Ok(bytes);
                 }
@@ -106,7 +106,7 @@ impl<B: Backend> MappedPages<B> {
             }
         }
         let bytes = pages.len() as u64 * self.page;
-        // SAFETY: all of it was mapped in the loop above.
+        // SAFETY: the loop above mapped the whole range.
         let allowed = unsafe { backend.allow(start, bytes, &self.peers) };
         allowed.inspect_err(|_| self.take_out(start, bytes))
     }
@@ -114,14 +114,15 @@ impl<B: Backend> MappedPages<B> {
     /// Unmaps pages that [`Self::put`] mapped; they stay allocated.
     fn take_out(&self, start: u64, bytes: u64) {
         if bytes > 0 {
-            // SAFETY: mapped by `put`, a moment ago, and never used.
+            // SAFETY: `put` has just mapped the range, and no work has used it.
             let _ = insist(|| unsafe { self.context.backend.unmap(start, bytes) });
         }
     }
 
     fn release(&self, pages: &[Page]) {
         for &page in pages {
-            // SAFETY: made by `create`; it has just left the table, or never came into it. A refused call released nothing.
+            // SAFETY: `create` made the page; it has just left the table, or was never in it. A refused call released
+            // nothing.
             let _ = insist(|| unsafe { self.context.backend.release_page(page) });
         }
     }
@@ -150,7 +151,7 @@ impl<B: Backend> MappedPages<B> {
         }
         let peers: Vec<u32> = self.peers.iter().copied().chain([ordinal]).collect();
         for &start in self.mapped.keys() {
-            // SAFETY: a page is mapped there.
+            // SAFETY: a page is mapped at `start`.
             unsafe { self.context.backend.allow(start, self.page, &peers) }
                 .map_err(|fault| self.context.health.note(fault))?;
         }
@@ -182,7 +183,7 @@ impl<B: Backend> Source for MappedPages<B> {
         while let Some(&start) = self.mapped.range(region.base..region.base + region.bytes).next().map(|(at, _)| at) {
             self.unmap(region, start - region.base, self.page)?;
         }
-        // SAFETY: reserved by `reserve` with this size; the loop left nothing mapped in it.
+        // SAFETY: `reserve` reserved the space with this size; the loop left nothing mapped in it.
         let gone = insist(|| unsafe { self.context.backend.unreserve(region.base, region.bytes) });
         gone.map_err(|fault| self.refused(fault))?;
         self.spaces.remove(&region.base);
@@ -223,8 +224,8 @@ impl<B: Backend> Source for MappedPages<B> {
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
         let backend = &self.context.backend;
-        // SAFETY: `judge` found all of it mapped; the arena unmaps only what is free, and `quiesce` waited for what was in
-        // flight there.
+        // SAFETY: `judge` found the whole range mapped; the arena unmaps only free memory, and `quiesce` waited for
+        // work in flight on it.
         insist(|| unsafe { backend.unmap(start, bytes) }).map_err(|fault| self.refused(fault))?;
         let pages = self.forget(start, bytes);
         self.release(&pages);

@@ -106,7 +106,7 @@ impl<B: Backend> Drop for Regions<B> {
         for region in std::mem::take(&mut self.out).into_values() {
             let gone = self.context.health.check().and_then(|()| insist(|| self.context.fences.quiesce()));
             if gone.is_ok() {
-                // SAFETY: as in `give_back`; the arena, and with it every block, is gone.
+                // SAFETY: as in `give_back`; the arena and all of its blocks are dropped before the source.
                 let _ = insist(|| unsafe { self.context.backend.give_back(self.kind, region.base, region.bytes) });
             }
         }

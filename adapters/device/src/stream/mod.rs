@@ -63,7 +63,7 @@ pub(crate) struct ClosedStream {
     pub(crate) hits: u64,
 }
 
-/// A value whose drop ends the promise that an adopted stream is alive.
+/// A value of the user's that keeps an adopted stream alive until it is dropped.
 pub(crate) type Keeper = Box<dyn Any + Send + Sync>;
 
 /// The part of a stream to which its blocks refer.
@@ -122,8 +122,8 @@ impl StreamCore {
             cache.get_recent(granules << self.shift, &self.given)
         }?;
         drop(cache);
-        // SAFETY: `keep` left one reference uncounted for each block in the cache; this block has left it, and its
-        // reference is taken up here, once.
+        // SAFETY: `keep` leaked one reference for each block in the cache; this block has left the cache, and its
+        // reference is taken over here, once.
         Some((block, unsafe { Arc::from_raw(Arc::as_ptr(self)) }))
     }
 
@@ -173,7 +173,7 @@ impl StreamCore {
     fn let_go(self: &Arc<Self>, blocks: Vec<Block>, mut to: impl FnMut(Block, Owner)) -> bool {
         let drained = !blocks.is_empty();
         for block in blocks {
-            // SAFETY: as in `hit`. It is not the last one: `self` is another.
+            // SAFETY: as in `hit`. This is not the last reference: `self` is another.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(self)) });
             to(block, self.owner);
         }

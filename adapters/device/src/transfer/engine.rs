@@ -323,7 +323,7 @@ impl Drop for EngineHandle {
         // Joining from a lane (a waker dropped the engine) could deadlock: the threads are detached instead.
         let here = Lane::is_here();
         for lane in self.lanes.drain(..).filter(|_| !here) {
-            // A lane does not panic; if one did, there is nothing to wait for.
+            // `join` fails only for a lane that panicked, which runs no more.
             let _ = lane.join();
         }
     }

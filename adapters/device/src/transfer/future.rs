@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A transfer that moved all its bytes.
+/// A transfer that moved all of its bytes.
 pub struct Done<S, T> {
     /// The buffer that the bytes were copied from.
     pub source: S,

@@ -24,11 +24,11 @@ pub unsafe trait HostSource<T>: Send + 'static {
 /// # Safety
 /// As for [`HostSource`], with the same memory, which no other code may read either.
 pub unsafe trait HostBuffer<T>: HostSource<T> {
-    /// The elements, to write.
+    /// The elements, for writing.
     fn elements_mut(&mut self) -> &mut [T];
 }
 
-// SAFETY: a vector that is not changed keeps its elements where they are; they are its own.
+// SAFETY: a vector that is not changed keeps its elements in place, and owns them alone.
 unsafe impl<T: Pod + Send> HostSource<T> for Vec<T> {
     fn elements(&self) -> &[T] {
         self
@@ -42,7 +42,7 @@ unsafe impl<T: Pod + Send> HostBuffer<T> for Vec<T> {
     }
 }
 
-// SAFETY: a pinned buffer's block stays where it is, and is its own.
+// SAFETY: a pinned buffer's block stays in place, and only the buffer uses it.
 unsafe impl<T: Pod + Send> HostSource<T> for PinnedBuffer<T> {
     fn elements(&self) -> &[T] {
         self

@@ -149,9 +149,9 @@ impl Lane {
         let copies = if load.route.direct { ranges } else { self.staged(turn, load, &ranges)? };
         let (slot, backend) = (&self.slots[turn], self.backend());
         let event = slot.event.ok_or(Fault::of("record", FaultReason::BadHandle))?;
-        // SAFETY: the device's ranges lie in blocks that the job keeps, those of the host in the slot's memory or in buffers that
-        // the job keeps; where `settle` and `refused` cannot say that the driver is done, both are never let go. A caller that
-        // waits keeps its own: its job goes directly only where copies are done at once.
+        // SAFETY: the device's ranges lie in blocks that the job keeps, the host's in the slot's staging memory or in
+        // buffers that the job keeps; where `settle` and `refused` cannot say that the driver is done, both leak. A
+        // caller that waits keeps its own memory: its job is direct only where copies are done when they return.
         let copied = unsafe { backend.copy_batch(&joined(load, copies), self.stream) };
         // SAFETY: the lane's own stream and event.
         let record = || unsafe { backend.record(event, self.stream) };
@@ -166,7 +166,8 @@ impl Lane {
         let stage = kept.map_or_else(|| self.shared.service.stage(load.bytes.max(least)), Ok)?;
         let stage = self.slots[turn].stage.insert(stage);
         if up {
-            // SAFETY: sources are the jobs' buffers, alive until they end; the slot was settled; there is room for all.
+            // SAFETY: sources are the jobs' buffers, alive until the jobs end; the slot was settled; the stage has room
+            // for all.
             unsafe { stage.fill(ranges) };
         }
         Ok(stage.lend(ranges, up))
@@ -221,7 +222,7 @@ impl Lane {
         let (Some(flight), Some(event)) = (slot.flight.take(), slot.event) else { return };
         // Only the event proves that the bytes arrived: copies drawn into a capture have not run, yet the stream is
         // idle.
-        // SAFETY: the lane's own event, which goes with the lane.
+        // SAFETY: the lane's own event, which lives as long as the lane.
         if let Err(fault) = insist(|| unsafe { self.backend().wait(event) }) {
             return self.refused(turn, flight.load, PieceRefusal { fault, begun: true });
         }
@@ -229,7 +230,8 @@ impl Lane {
         if let (false, Some(stage)) = (direct, &mut self.slots[turn].stage) {
             stage.reclaim();
             if direction == Direction::Down {
-                // SAFETY: targets are the jobs' own buffers, alive until they end; the copies into the slot are done.
+                // SAFETY: targets are the jobs' own buffers, alive until the jobs end; the copies into the slot are
+                // done.
                 unsafe { stage.empty(flight.load.parts.iter().map(|part| part.range)) };
             }
         }
@@ -303,7 +305,7 @@ impl Drop for Lane {
         self.settle(self.turn ^ 1);
         let backend = self.shared.service.backend();
         for event in self.slots.iter().map(|slot| slot.event).chain([self.mark]).flatten() {
-            // SAFETY: made by `new`; the lane ends here. A refused call destroyed nothing.
+            // SAFETY: `new` made the event; the lane ends here. A refused call destroyed nothing.
             let _ = insist(|| unsafe { backend.destroy_event(event) });
         }
         destroy(backend, self.stream);

@@ -29,10 +29,11 @@ const WEIGHT: f64 = 0.125;
 pub(super) struct Pace {
     least: u32,
     most: u32,
-    /// All four are exponents of two, `least <= now, tried <= most`; `tried` differs from `now` by at most one.
+    /// `least`, `most`, `now` and `tried` are exponents of two, `least <= now, tried <= most`; `tried` differs from
+    /// `now` by at most one.
     now: u32,
     tried: u32,
-    /// Pieces measured at `tried` since it was chosen.
+    /// Number of pieces measured at size `tried` since it was chosen.
     done: u32,
     /// Whether the next neighbouring size to try is the larger one.
     up: bool,
@@ -48,7 +49,7 @@ impl Pace {
         Self { least, most, now, tried: now, done: 0, up: true, rates: [0.0; 64] }
     }
 
-    /// Bytes of the next piece.
+    /// Size of the next piece in bytes.
     pub(super) fn bytes(&self) -> u64 {
         1 << self.tried
     }

@@ -54,11 +54,11 @@ impl DirectionStats {
 /// Counters of an engine, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TransferStats {
-    /// From the host to the device.
+    /// Counters of transfers from the host to the device.
     pub up: DirectionStats,
-    /// From the device to the host.
+    /// Counters of transfers from the device to the host.
     pub down: DirectionStats,
-    /// Within the device.
+    /// Counters of transfers within the device.
     pub within: DirectionStats,
     /// Number of transfers in the queue, some bytes of which wait to be issued; cancelled ones count until the queue
     /// drops them.

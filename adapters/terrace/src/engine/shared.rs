@@ -49,7 +49,7 @@ impl<A> fmt::Debug for SharedPool<A> {
 }
 
 impl<A: Allocator> SharedPool<A> {
-    /// Shares an allocator.
+    /// Wraps an allocator in a pool that threads can share.
     pub fn new(allocator: A) -> Self {
         Self { inner: Arc::new(Mutex::new(allocator)) }
     }
@@ -82,7 +82,7 @@ impl<A: Allocator> SharedPool<A> {
         self.lock().trim()
     }
 
-    /// Counters, as of now.
+    /// The allocator's counters as of now.
     pub fn stats(&self) -> Stats {
         self.lock().stats()
     }

@@ -128,7 +128,7 @@ impl<A: Allocator> WaitingPool<A> {
         self.lock().waiting()
     }
 
-    /// Counters, as of now.
+    /// The allocator's counters as of now.
     pub fn stats(&self) -> Stats {
         self.lock().allocator.stats()
     }

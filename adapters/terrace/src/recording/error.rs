@@ -13,9 +13,9 @@ use terrace_core::event::{DecodeError, EncodeError, VERSION};
 pub enum Place {
     /// The file as a whole.
     File,
-    /// This line of a CSV, from 1 (the header).
+    /// The line of a CSV with this number, counted from 1 (the header).
     Line(u64),
-    /// This record of a recording, from 1.
+    /// The record of a recording with this number, counted from 1.
     Record(u64),
 }
 
@@ -26,7 +26,7 @@ pub struct TraceError {
     pub file: String,
     /// The place in the file.
     pub place: Place,
-    /// What is wrong.
+    /// What is wrong there.
     pub problem: Problem,
 }
 
@@ -59,9 +59,9 @@ pub enum Problem {
     Empty,
     /// The file has a header and no events.
     NoEvents,
-    /// The archive (gzip, zstd, recording) ends too early.
+    /// The file, of this kind of archive (gzip, zstd, recording), ends too early.
     CutShort(&'static str),
-    /// The archive is damaged, or its window too large.
+    /// The archive, of this kind, is damaged, or its decompression window is too large.
     Archive(&'static str, io::Error),
     /// The first line is no header of CSV, and the file is of no other known form.
     Header(String),
@@ -200,12 +200,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// At most 40 characters of a text from a file, control characters escaped.
+/// Quotes a text from a file: at most 40 characters of it, control characters escaped.
 fn quote(text: &str) -> String {
     let mut quoted = String::new();
     for c in text.chars().take(40) {
         match c {
-            // Between backquotes these need no backslash.
+            // The text is shown between backquotes, where quotation marks need no escape.
             '"' | '\'' => quoted.push(c),
             _ => quoted.extend(c.escape_debug()),
         }

@@ -86,7 +86,7 @@ impl Partial {
     }
 
     fn is_special(path: &Path) -> bool {
-        // `/dev/stdout` may lead to a regular file, but a name in `/dev` is not to be replaced.
+        // `/dev/stdout` may lead to a regular file, but a name in `/dev` must not be replaced.
         fs::metadata(path).is_ok_and(|data| !data.is_dir() && (!data.is_file() || path.starts_with("/dev")))
     }
 

@@ -51,7 +51,7 @@ impl Texts {
         }
         let text: Rc<str> = text.into();
         self.texts.push(text.clone());
-        // TEXTS_MAX / OVERHEAD is 2^20 texts, far below 2^32.
+        // At most TEXTS_MAX / OVERHEAD = 2^20 texts fit, far below 2^32.
         let id = self.texts.len() as u32;
         self.ids.insert(text, id);
         Ok(id)

@@ -68,7 +68,7 @@ pub enum BufferSide {
 /// What work in flight on the stream may do to the buffer's host memory. Each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum InStream {
-    /// Nothing.
+    /// Nothing: no work in flight uses it.
     Done,
     /// Read it: the host may read it too.
     Reads,
@@ -124,8 +124,8 @@ impl<T: Pod> FallbackBuffer<T> {
     pub fn new(device: &Device, stream: &Stream, len: usize) -> Result<Self, DeviceError> {
         let host = device.allocate_pinned(stream, bytes_of::<T>(len)?, align_of::<T>() as u64)?;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(host.address() as usize);
-        // SAFETY: a fresh block of the host's memory with at least these bytes, not shared yet; what was in flight on
-        // it is done, or the pool would not have given it to the CPU.
+        // SAFETY: a fresh block of host memory with at least these bytes, not shared yet; the pool hands out pinned
+        // memory only once no work is in flight on it.
         unsafe { pointer.write_bytes(0, len * size_of::<T>()) };
         Ok(Self {
             at: device.clone(),
@@ -211,7 +211,7 @@ impl<T: Pod> FallbackBuffer<T> {
             }
         }
         let (pointer, all) = self.elements()?;
-        // SAFETY: as in `host`, and nothing in flight reads it either.
+        // SAFETY: as in `host`; no work in flight reads the elements either.
         let elements = unsafe { std::slice::from_raw_parts_mut(pointer, all) };
         Ok(&mut elements[from..from + len])
     }

@@ -19,12 +19,12 @@ pub struct Wakers {
 }
 
 impl Wakers {
-    /// Keeps a waker to wake it.
+    /// Adds a waker to be woken.
     pub fn wake(&mut self, waker: Waker) {
         self.served.push(waker);
     }
 
-    /// Keeps a waker to drop it.
+    /// Adds a waker to be dropped.
     pub fn discard(&mut self, waker: Waker) {
         self.stale.push(waker);
     }
