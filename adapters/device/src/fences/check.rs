@@ -13,7 +13,8 @@ impl<B: Backend> Fences<B> {
         table.check(self.0.sole.load(Ordering::Relaxed))
     }
 
-    /// Whether the ticket may belong to a free. A stream that is not in the table has done all of its tickets.
+    /// Whether a free may have got this ticket. True for a stream that is not in the table: all of its tickets are
+    /// done.
     pub(crate) fn is_issued(&self, owner: Owner, ticket: u64) -> bool {
         self.table().by_owner.get(&owner.0).is_none_or(|stream| ticket <= stream.next())
     }

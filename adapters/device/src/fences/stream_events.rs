@@ -45,7 +45,7 @@ impl StreamEvents {
         self.events.push_back((self.recorded, event));
     }
 
-    /// Marks all work put on the stream so far as done, as if the next event had been recorded and reached.
+    /// Marks all work put on the stream so far as done, as if one more event had been recorded and had completed.
     pub(super) fn idle(&mut self) -> Vec<RawEvent> {
         self.recorded += 1;
         self.reached(self.recorded)

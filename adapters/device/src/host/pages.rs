@@ -3,7 +3,6 @@
 //!
 //! Asks from below: `mmap`; the global allocator on other systems, and under Miri, which cannot unmap parts of a
 //! mapping.
-//! Asks from below: `mmap`; elsewhere, and under Miri, which unmaps no parts of a mapping, the global allocator.
 
 /// Alignment of a region of so many bytes.
 fn align(bytes: usize) -> usize {

@@ -16,7 +16,7 @@ use terrace_core::{Allocator, Arena, FenceState, Owner};
 pub(super) struct Graph<B: Backend> {
     pub(super) arena: DeviceArena<B>,
     /// Set once the user's last handle is dropped: tickets that the streams must reach before the memory is released.
-    /// They cover the graph's launches, which the ticket of no free covers.
+    /// They also cover launches of the graph, which no free's ticket covers.
     pub(super) closing: Option<Vec<(Owner, u64)>>,
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct StreamCore {
     health: Arc<DeviceHealth>,
     pub(crate) owner: Owner,
     pub(crate) raw: RawStream,
-    /// Whether terrace created the stream, and destroys it.
+    /// Whether terrace created the stream, and so destroys it.
     pub(crate) owned: bool,
     /// Keeps an adopted stream alive; dropped once the stream is closed here. A forked child does not drop it.
     keeper: Option<Keeper>,

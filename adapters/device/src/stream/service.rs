@@ -67,9 +67,9 @@ pub type Hook = Arc<dyn Fn(&OutOfMemory) -> bool + Send + Sync>;
 
 /// The host memory of a copy.
 pub(crate) enum HostSlice<'a> {
-    /// The copy reads it.
+    /// Host memory that the copy reads.
     Read(&'a [u8]),
-    /// The copy writes it.
+    /// Host memory that the copy writes.
     Write(&'a mut [u8]),
 }
 

@@ -48,7 +48,7 @@ struct LaneSlot {
     flight: Option<PieceInFlight>,
 }
 
-/// A piece in flight.
+/// A piece in flight, and when it was issued.
 struct PieceInFlight {
     load: Load,
     begun: Instant,

@@ -79,7 +79,7 @@ struct DirectionCounts {
     window: Option<(Instant, u64)>,
 }
 
-/// Shortest full window of [`DirectionStats::best`]: a dozen pieces of 4 MiB at 10 GB/s.
+/// Length of the windows in which [`DirectionStats::best`] is measured: a dozen pieces of 4 MiB at 10 GB/s.
 const WINDOW: Duration = Duration::from_millis(5);
 
 impl DirectionCounts {

@@ -51,28 +51,28 @@ const DEVICE: u8 = 1;
 /// Where a buffer's bytes are, and which copy is the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferSide {
-    /// On the host only.
+    /// The bytes are in host memory only.
     Host,
-    /// On the device only.
+    /// The bytes are in device memory only.
     Device,
-    /// On host and device, with equal bytes.
+    /// The bytes are in host and device memory, with equal values.
     Both,
-    /// On host and device; the host's bytes are newer.
+    /// The bytes are in host and device memory; the host's are newer.
     HostDirty,
-    /// On host and device; the device's bytes are newer.
+    /// The bytes are in host and device memory; the device's are newer.
     DeviceDirty,
-    /// In one memory that host and device share.
+    /// The bytes are in one memory that host and device share.
     Shared,
 }
 
 /// What work in flight on the stream may do to the buffer's host memory. Each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum InStream {
-    /// Nothing: no work in flight uses it.
+    /// No work in flight uses the host memory.
     Done,
-    /// Read it: the host may read it too.
+    /// Work may read the host memory: the host may read it too.
     Reads,
-    /// Write it: the host must wait before any access.
+    /// Work may write the host memory: the host must wait before any access.
     Writes,
 }
 

@@ -15,9 +15,9 @@ use terrace_core::residence::{ResidenceError, Transition};
 /// [`Retry::LONGEST`].
 #[derive(Debug, Default)]
 pub(super) struct Retry {
-    /// Calls that make no attempt after the last failure; 0: the last attempt succeeded.
+    /// Number of calls that make no attempt after the last failure; 0: the last attempt succeeded.
     pause: u32,
-    /// Calls of those `pause` that are still to come.
+    /// How many of these calls are still to come.
     left: u32,
 }
 

@@ -19,7 +19,7 @@ pub struct FallbackStats {
     pub copies_to_device: u64,
     /// Number of copies to the host.
     pub copies_to_host: u64,
-    /// Accesses that found the newest bytes where they needed them, and waited for nothing.
+    /// Number of accesses that found the newest bytes where they needed them, and waited for nothing.
     pub hits: u64,
     /// Number of times the device used the host memory because the device had no room.
     pub fallbacks: u64,
