@@ -22,13 +22,13 @@ impl<I: Index> ArenaStorage for HeapStore<I> {
 /// Number of records of each kind that an arena gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaCapacity {
-    /// For blocks, cached blocks, holes and segments together, in each of the arena's two areas.
+    /// Records for blocks, cached blocks, holes and segments together, in each of the arena's two areas.
     pub slots: usize,
-    /// For pairs of owner and size whose blocks can be cached.
+    /// Records for pairs of owner and size whose blocks can be cached.
     pub bins: usize,
-    /// For blocks that are cached.
+    /// Records for blocks that are cached.
     pub entries: usize,
-    /// For segments, of a source without pages.
+    /// Records for segments, of a source without pages.
     pub segments: usize,
 }
 

@@ -62,8 +62,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// Copies all elements to the start of buffer `to`, on the stream of `to`; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] if `to` is shorter than `self`; the driver's error. Each drops `self` with its
-    /// elements.
+    /// [`DeviceError::OutOfBounds`] if `to` is shorter than `self`; the driver's error. On an error `self` is dropped.
     pub fn copy_to(self, to: &mut DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
         to.copy_host(&self.block, self.len, true)?;
         Ok(InFlight::new(self, to.block().stream_core()))
@@ -72,8 +71,8 @@ impl<T: Pod> PinnedBuffer<T> {
     /// Fills all elements from the start of buffer `from`, on the stream of `from`; does not wait.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfBounds`] if `from` is shorter than `self`; the driver's error. Each drops `self` with its
-    /// elements.
+    /// [`DeviceError::OutOfBounds`] if `from` is shorter than `self`; the driver's error. On an error `self` is
+    /// dropped.
     pub fn copy_from(self, from: &DeviceBuffer<T>) -> Result<InFlight<T>, DeviceError> {
         from.copy_host(&self.block, self.len, false)?;
         Ok(InFlight::new(self, from.block().stream_core()))

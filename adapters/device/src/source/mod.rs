@@ -68,7 +68,7 @@ impl<B: Backend> BackendContext<B> {
 /// # Errors
 /// The driver's error, if it refuses every attempt.
 pub(crate) fn wait<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Result<(), Fault> {
-    /// Attempts to wait for the stream alone, before waiting for the device.
+    /// Number of attempts to wait for the stream alone, before waiting for the device.
     const TRIES: usize = 4;
     // SAFETY: the caller holds the stream: a `StreamCore`'s, a lane's, or its own.
     let ask = || unsafe { backend.synchronize_stream(stream) };

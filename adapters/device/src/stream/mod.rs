@@ -48,9 +48,9 @@ pub(crate) struct StreamHandle {
 
 /// Which code created a stream.
 pub(crate) enum StreamOwnership {
-    /// Terrace, which also destroys it.
+    /// Terrace created the stream, and destroys it.
     Ours,
-    /// Other code; the value keeps the stream alive, if one was given.
+    /// Other code created the stream; the value keeps it alive, if one was given.
     Theirs(Option<Keeper>),
 }
 

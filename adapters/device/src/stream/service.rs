@@ -32,7 +32,8 @@ pub(crate) enum BlockOrigin {
     Foreign,
 }
 
-/// Kinds of memory other than the device's own, each with an arena; the number is an index into `PoolState::sides`.
+/// Kinds of memory other than the device's own, each with an arena; a variant's number is its index in
+/// `PoolState::sides`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HostMemory {
     /// Pinned host memory in place of the device's: used in stream order.
