@@ -1,9 +1,9 @@
-//! Staging memory: copies between ordinary memory and a device pass through it, so that the driver is never given memory
-//! that a caller only lent.
+//! Staging memory: copies between ordinary memory and a device pass through it, so that the driver never gets the
+//! address of memory that a caller only lent.
 //!
 //! Promises upward: a dropped staging buffer is freed; if a copy may still be in flight on it, it leaks instead.
-//! Asks from below: [`Backend::take`] of [`MemoryKind::Pinned`], whose memory the host reads and writes; the global allocator where
-//! the device has none.
+//! Asks from below: [`Backend::take`] of [`MemoryKind::Pinned`], whose memory the host can access; the global allocator
+//! where the device has no pinned memory.
 
 use crate::backend::{Backend, CopyRange, MemoryKind};
 use crate::capability::Capabilities;

@@ -84,8 +84,8 @@ impl<T: Pod> Deref for PinnedBuffer<T> {
 
     fn deref(&self) -> &[T] {
         let pointer = std::ptr::with_exposed_provenance(self.block.address() as usize);
-        // SAFETY: the block is host memory of `len` elements at least, aligned to the element, initialised by `new`, plain
-        // data whatever was copied into it, and no work in flight uses it.
+        // SAFETY: the block is host memory of at least `len` elements, aligned to the element, initialised by `new`,
+        // plain data whatever was copied into it, and no work in flight uses it.
         unsafe { std::slice::from_raw_parts(pointer, self.len) }
     }
 }

@@ -194,8 +194,8 @@ impl<T: Pod> Deref for UnifiedView<'_, T> {
 
     fn deref(&self) -> &[T] {
         let pointer = std::ptr::with_exposed_provenance(self.buffer.block.address() as usize);
-        // SAFETY: managed memory of `len` elements at least, aligned, filled by `new`, plain data whatever kernels wrote;
-        // the streams were waited for, and a shared borrow of the buffer excludes writers.
+        // SAFETY: managed memory of at least `len` elements, aligned, filled by `new`, plain data whatever kernels
+        // wrote; the streams were waited for, and a shared borrow of the buffer excludes writers.
         unsafe { std::slice::from_raw_parts(pointer, self.buffer.len) }
     }
 }

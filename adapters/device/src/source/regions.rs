@@ -81,8 +81,8 @@ impl<B: Backend> Source for Regions<B> {
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
         let backend = &self.context.backend;
-        // SAFETY: the region is in `out`, so it was taken and not given back; the arena gives back only regions in which
-        // nothing is live or waits, and `quiesce` waited for the rest.
+        // SAFETY: the region is in `out`, so it was taken and not given back; the arena gives back only regions without
+        // live or waiting blocks, and `quiesce` waited for work in flight on free memory.
         let given = insist(|| unsafe { backend.give_back(self.kind, region.base, region.bytes) });
         given.map_err(|fault| self.refused(fault))?;
         self.out.remove(&region.id);

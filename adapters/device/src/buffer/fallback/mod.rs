@@ -184,8 +184,8 @@ impl<T: Pod> FallbackBuffer<T> {
             self.stats.hit();
         }
         let (pointer, len) = self.elements()?;
-        // SAFETY: the block is host memory of `len` elements at least, aligned to the element, initialised by `new` or by the
-        // copy that made it valid, plain data; nothing in flight writes it, and the buffer is borrowed.
+        // SAFETY: the block is host memory of at least `len` elements, aligned to the element, initialised by `new` or
+        // by the copy that made it valid, plain data; no work in flight writes it, and the buffer is borrowed.
         Ok(unsafe { std::slice::from_raw_parts(pointer, len) })
     }
 
