@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct HostBackend {
     description: Description,
-    /// Number of streams and events created so far, which are their handles.
+    /// The handle that the next stream or event gets.
     names: AtomicU64,
     /// Bytes in allocated regions.
     taken: AtomicU64,

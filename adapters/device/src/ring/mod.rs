@@ -7,7 +7,7 @@
 //! | strategy | the host's call | for |
 //! | --- | --- | --- |
 //! | [`RingStrategy::Synchronous`] | waits for each copy | few messages, seen at once |
-//! | [`RingStrategy::Stream`] | puts copies on the stream; waits only for answers | many messages, ordered with other work |
+//! | [`RingStrategy::Stream`] | puts copies on the stream; waits for answers only | many messages, ordered with work |
 //! | [`RingStrategy::Polled`] | as `Stream`, but queries an event between sleeps | hosts with other work; timeouts |
 //! | [`UnifiedRing`] | reads and writes the ring itself, without copies | devices that see the host's writes |
 //!
