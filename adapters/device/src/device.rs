@@ -325,7 +325,7 @@ impl Device {
         self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
-    /// Sets the limit of bytes reserved from the driver, 0 for none. Memory above it stays reserved.
+    /// Limits the bytes reserved from the driver; 0 removes the limit. Memory reserved beyond it stays.
     pub fn set_capacity(&self, bytes: u64) {
         self.service.set_capacity(bytes);
     }

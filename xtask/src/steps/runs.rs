@@ -67,10 +67,11 @@ const MANY_SEEDS: &str = "-Zmiri-strict-provenance -Zmiri-many-seeds=0..16";
 
 /// The core's tests that share a program.
 const CORE: &str = "-p terrace-core --test all";
-const EMBEDDED: &str =
-    "-p terrace-embedded --features spin,allocator-api2 --test heap --test spin --test journey --test collections";
+/// Without what needs a processor's peripherals, which Miri cannot link.
+const EMBEDDED: &str = "-p terrace-embedded --features spin,allocator-api2 --test all";
 const DEVICE: &str = "-p terrace-tests --test device_host";
-const WAITING: &str = "-p terrace --test waiting --test buffers";
+const WAITING: &str = "-p terrace --test all";
+const WAITING_TESTS: &str = "waiting:: buffers::";
 const CALLS: &str = "-p terrace-device --test late";
 /// Also what Miri cannot link.
 const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,defmt,embedded-hal --lib --tests";
@@ -78,7 +79,10 @@ const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,d
 const SHARED: &str = "-p terrace-tests --test device_host --test device_ring --test device_pinned --test device_streams --test heap_traces --test heap_nested --test first_fit";
 /// The whole stack over the simulated driver, and over numbers without memory.
 const SIMULATED: &str = "-p terrace-tests --test device_simcuda --test device_numbers --test device_streams";
-const TIERS: &str = "-p terrace-tiers --lib --test manager --test devices --test mapped --test forked";
+const TIERS: &str = "-p terrace-tiers --lib --test all --test forked";
+/// Without what says `unsafe` nowhere, in the library and in its tests.
+const TIERS_TESTS: &str = "--skip damage:: --skip detect:: --skip extremes:: --skip ledger --skip locals:: --skip policy:: \
+    --skip restart:: --skip runtimes:: --skip turns:: --skip wakers::";
 const FILE: &str = "-p terrace-file --lib";
 
 /// Heaps of less than a mebibyte: to look at a larger one takes Miri minutes.
@@ -128,8 +132,8 @@ pub const RUNS: &[Run] = &[
     Run { name: "late", targets: CALLS, tests: LATE, flags: EXPOSED, ..RUN },
     Run { name: "late-tree", targets: CALLS, tests: LATE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "late-long", targets: CALLS, tests: LATE, flags: EXPOSED_SEEDS, long: true, ..RUN },
-    Run { name: "waiting", targets: WAITING, ..RUN },
-    Run { name: "waiting-long", targets: WAITING, flags: MANY_SEEDS, long: true, ..RUN },
+    Run { name: "waiting", targets: WAITING, tests: WAITING_TESTS, ..RUN },
+    Run { name: "waiting-long", targets: WAITING, tests: WAITING_TESTS, flags: MANY_SEEDS, long: true, ..RUN },
     Run { name: "device-tree", targets: DEVICE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },
     Run { name: "file", targets: FILE, tests: FILE_TESTS, ..RUN },
@@ -138,7 +142,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "file", targets: "-p terrace-file --lib --tests", long: true, ..ASAN },
     Run { name: "embedded", targets: EMBEDDED_ALL, ..ASAN },
     Run { name: "tests", targets: SHARED, long: true, ..ASAN },
-    Run { name: "tiers", targets: TIERS, long: true, ..ASAN },
+    Run { name: "tiers", targets: TIERS, tests: TIERS_TESTS, long: true, ..ASAN },
     Run { name: "cuda", targets: "-p terrace-cuda --lib --test simulated", long: true, ..ASAN },
     Run { name: "simcuda", targets: "-p terrace-simcuda --lib --tests", long: true, ..ASAN },
     Run { name: "devices", targets: SIMULATED, long: true, ..ASAN },
@@ -146,9 +150,9 @@ pub const RUNS: &[Run] = &[
     Run { name: "shared", targets: "-p terrace-device --test shared", long: true, ..TSAN },
     // Not `resident`: the sanitizer's own memory is counted too.
     Run { name: "host", targets: "-p terrace-host --lib --test heaps --test global", long: true, ..TSAN },
-    Run { name: "file", targets: "-p terrace-file --lib --test engines --test store", long: true, ..TSAN },
+    Run { name: "file", targets: "-p terrace-file --lib --test all", long: true, ..TSAN },
     Run { name: "device", targets: DEVICE, long: true, ..TSAN },
-    Run { name: "tiers", targets: TIERS, long: true, ..TSAN },
+    Run { name: "tiers", targets: TIERS, tests: TIERS_TESTS, long: true, ..TSAN },
 ];
 
 /// All, or those that `TERRACE_RUNS` names.

@@ -51,8 +51,8 @@ impl DeviceLink {
         self.strategy
     }
 
-    /// For the words from `at` on in the ring: their address in the ring, the address of `words`, and their size in
-    /// bytes.
+    /// The two ends of a copy between `words` and the ring: the device address of word `at` of the ring, the host
+    /// address of `words`, and the size in bytes.
     fn range(&self, at: usize, words: &[AtomicU32]) -> Result<(u64, u64, u64), DeviceError> {
         let word = size_of::<u32>() as u64;
         let (offset, bytes) = (at as u64 * word, words.len() as u64 * word);

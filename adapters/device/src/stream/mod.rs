@@ -201,7 +201,8 @@ impl StreamCore {
         cache.check(self.granule)?;
         let first = cached.len();
         cached.extend(cache.blocks());
-        // A block leaves the cache, with its reference, under the lock only; `self` is one more reference.
+        // Each cached block owns a reference to this stream, and leaves the cache only under the lock held here; the
+        // caller owns one more.
         let counted = Arc::strong_count(self) > cached.len() - first;
         ensure(counted, "each cached block has a reference to its stream", owner)?;
         let known = !cache.has_recent() || self.has_recent.load(Ordering::Relaxed);

@@ -28,7 +28,7 @@ pub struct TransferOptions {
     pub chunk: (u64, u64),
     /// The most small copies joined into one piece. From 1 to 65536.
     pub batch: usize,
-    /// How often a piece is tried before its error is told; at least 1.
+    /// Attempts to copy a piece of a transfer before its error is reported; at least 1.
     pub attempts: u32,
     /// The wait after the first refusal that may pass; twice as long after each that follows.
     pub backoff: Duration,

@@ -191,7 +191,7 @@ impl EngineShared {
         ended.into_iter().for_each(Deferred::act);
     }
 
-    /// Pushes a job to the queue again if `queue` is true: the job is then not in the queue.
+    /// Pushes a job that was taken from the queue back into it, if `queue` is true.
     fn queue(&self, queue: bool, job: Arc<Job>) {
         if queue {
             self.state().queue.push(job);

@@ -30,8 +30,8 @@ impl StoreShared {
                     log.sealed = true;
                     // seeded: limbo: log.in_doubt.push(group.to_vec()) => ()
                     log.in_doubt.push(group.to_vec());
-                    // The log or superblock has lost its name to another program: begin no new log. The group is in the
-                    // file that lost its name, and takes effect if that file is restored.
+                    // Another program has renamed or removed the log or the superblock: begin no new log. The changes may
+                    // be in that file, and take effect if it gets its name back.
                     if self.gone.get().is_some() {
                         return Err(error);
                     }

@@ -235,9 +235,10 @@ pub enum Search {
     Done,
 }
 
-/// Steals the blocks in the caches of threads that made no call since the last search.
+/// Frees the blocks in the caches of threads that did not allocate or free since the last search.
 ///
-/// Stops when `left`, the work still allowed in blocks, is 0, or after 256 caches.
+/// Stops when `left` is 0, from which each freed block takes 1 and each emptied cache [`EMPTYING`] more, or when it has
+/// looked at 256 caches.
 pub fn reclaim(left: &mut usize) -> Search {
     const LOOKS: usize = 256;
     // A thread that forks must not change caches (see `Cache::lock_owner`).

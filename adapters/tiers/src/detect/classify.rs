@@ -230,7 +230,7 @@ fn measured(profile: ReadProfile) -> (Option<TierKind>, String) {
     }
 }
 
-/// Returns a reason that says so if the disk's `rotational` flag contradicts the decided tier.
+/// If the disk's `rotational` flag contradicts the decided tier, returns a sentence that says so.
 fn contradiction(drive: &Drive, tier: TierKind) -> Option<String> {
     let turns = tier == TierKind::Hdd;
     let says = u8::from(drive.rotational.filter(|&says| says != turns)?);

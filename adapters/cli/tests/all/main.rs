@@ -1,0 +1,11 @@
+//! The tests of the command that share a process: one program, since each more costs seconds to build and to link.
+//!
+//! A test that needs its own process or allocator, or that measures either, is a file beside this folder.
+
+mod bad_input;
+mod common;
+mod convert;
+mod devices;
+mod replay;
+mod surprises;
+mod tiers;
