@@ -89,7 +89,7 @@ pub struct Cache<B, E> {
     /// Index of the first entry in the list of unused entries.
     spare: u32,
     /// Maximum number of items in a bin.
-    per_bin: u32,
+    pooled_per_bucket: u32,
     /// Maximum number of granules in all bins; an item that would exceed it is refused.
     cap: u64,
     /// Number of granules in all bins: the sum of `count * size`.
@@ -99,9 +99,9 @@ pub struct Cache<B, E> {
 }
 
 impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cache<B, E> {
-    /// An empty cache for at most `per_bin` items of each owner and size. Bins are used in sets of four.
-    pub fn new(bins: B, entries: E, per_bin: u32) -> Self {
-        Self { bins, entries, fresh: 0, spare: NONE, per_bin, cap: u64::MAX, held: 0, count: 0 }
+    /// An empty cache for at most `pooled_per_bucket` items of each owner and size. Bins are used in fours.
+    pub fn new(bins: B, entries: E, pooled_per_bucket: u32) -> Self {
+        Self { bins, entries, fresh: 0, spare: NONE, pooled_per_bucket, cap: u64::MAX, held: 0, count: 0 }
     }
 
     /// Number of granules held.
@@ -130,8 +130,8 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     }
 
     /// Sets the maximum number of items of one owner and size.
-    pub fn set_per_bin(&mut self, per_bin: u32) {
-        self.per_bin = per_bin;
+    pub fn set_pooled_per_bucket(&mut self, pooled_per_bucket: u32) {
+        self.pooled_per_bucket = pooled_per_bucket;
     }
 
     /// Adapts the cap to pressure: by default it shrinks above 80 % in use and grows below 30 %.
@@ -181,12 +181,12 @@ impl<T: Copy, B: DerefMut<Target = [Bin]>, E: DerefMut<Target = [Entry<T>]>> Cac
     /// The item itself, when a cap is reached or no bin or entry is free.
     #[inline]
     pub fn put(&mut self, owner: Owner, size: u32, item: T) -> Result<(), T> {
-        if self.held + u64::from(size) > self.cap || self.per_bin == 0 {
+        if self.held + u64::from(size) > self.cap || self.pooled_per_bucket == 0 {
             return Err(item);
         }
         let key = Bin::key_of(owner, size);
         let Some(at) = self.find(key).or_else(|| self.settle(key)) else { return Err(item) };
-        if self.bins[at].count >= self.per_bin {
+        if self.bins[at].count >= self.pooled_per_bucket {
             return Err(item);
         }
         let Some(entry) = self.take_entry() else { return Err(item) };

@@ -199,7 +199,7 @@ impl<S: Source, F: Fence> World<S, F> {
 
 /// Runs the steps on an arena over `source`.
 fn run<S: Source, F: Fence>(source: S, (fence, clock): (F, Rc<Cell<u64>>), input: &Input, settings: ArenaSettings) {
-    let (unit, mut sure) = if settings.small == SMALL { (64, 128 << 10) } else { (64 << 10, 20 << 20) };
+    let (unit, mut sure) = if settings.small_threshold == SMALL { (64, 128 << 10) } else { (64 << 10, 20 << 20) };
     let delay = if input.kind % 2 == 1 { DELAY } else { 0 };
     if delay > 0 {
         sure = 0;
@@ -219,8 +219,8 @@ fuzz_target!(|input: Input| {
     // 256 KiB of segments of 16 KiB, or 32 pages of 2 MiB; a block of half of it always fits an empty arena.
     let fixed = || FaultySource::new(256 << 10, "arena_source_overlaps");
     let small =
-        ArenaSettings { small: SMALL, segment_bytes: 16 << 10, grain: 4096, coalesce, ..ArenaSettings::segments() };
-    let pages = ArenaSettings { small: 256 << 10, space: 256 << 20, coalesce, ..ArenaSettings::growing() };
+        ArenaSettings { small_threshold: SMALL, segment: 16 << 10, grain: 4096, coalesce, ..ArenaSettings::segments() };
+    let pages = ArenaSettings { small_threshold: 256 << 10, space: 256 << 20, coalesce, ..ArenaSettings::growing() };
     let clock = Rc::new(Cell::new(0));
     let delay = || (Delay::on(clock.clone(), DELAY), clock.clone());
     match input.kind % 4 {

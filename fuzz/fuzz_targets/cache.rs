@@ -18,7 +18,7 @@ struct Input {
     /// Groups of four bins, and entries.
     lines: u8,
     entries: u8,
-    per_bin: u8,
+    pooled_per_bucket: u8,
     steps: Vec<Step>,
 }
 
@@ -29,7 +29,7 @@ enum Step {
     Drain(u8),
     TakeAny(u8),
     Cap(u8),
-    PerBin(u8),
+    PooledPerBucket(u8),
     /// Used, of a capacity of 255.
     Adapt(u8),
 }
@@ -40,7 +40,7 @@ struct World {
     cache: Cache<Forgetful<Bin>, Forgetful<Entry<u32>>>,
     model: BTreeMap<Pair, Vec<u32>>,
     entries: usize,
-    per_bin: u32,
+    pooled_per_bucket: u32,
     next: u32,
 }
 
@@ -62,7 +62,7 @@ impl World {
         let item = self.next;
         self.next += 1;
         let mine = self.model.get(&(owner, size)).map_or(0, Vec::len);
-        let allowed = self.held() + u64::from(size) <= self.cache.cap() && (mine as u32) < self.per_bin;
+        let allowed = self.held() + u64::from(size) <= self.cache.cap() && (mine as u32) < self.pooled_per_bucket;
         let room = allowed && self.count() < self.entries;
         match self.cache.put(Owner(owner), size, item) {
             Ok(()) => {
@@ -115,9 +115,9 @@ impl World {
                 None => assert!(from > 0 || self.count() == 0, "from 0 on everything is found"),
             },
             Step::Cap(cap) => self.cache.set_cap(u64::from(cap)),
-            Step::PerBin(per_bin) => {
-                self.per_bin = u32::from(per_bin);
-                self.cache.set_per_bin(self.per_bin);
+            Step::PooledPerBucket(pooled_per_bucket) => {
+                self.pooled_per_bucket = u32::from(pooled_per_bucket);
+                self.cache.set_pooled_per_bucket(self.pooled_per_bucket);
             }
             Step::Adapt(used) => self.adapt(used.into()),
         }
@@ -140,9 +140,9 @@ fuzz_target!(|input: Input| {
     let (lines, entries) = (usize::from(input.lines) % 6, usize::from(input.entries) % 40);
     let bins = Forgetful::new(lines * 4, "cache_loses_bin", || Bin::EMPTY);
     let lent = Forgetful::new(entries, "cache_loses_entry", || Entry::EMPTY);
-    let per_bin = u32::from(input.per_bin) % 8;
-    let cache = Cache::new(bins, lent, per_bin);
-    let mut world = World { cache, model: BTreeMap::new(), entries, per_bin, next: 0 };
+    let pooled_per_bucket = u32::from(input.pooled_per_bucket) % 8;
+    let cache = Cache::new(bins, lent, pooled_per_bucket);
+    let mut world = World { cache, model: BTreeMap::new(), entries, pooled_per_bucket, next: 0 };
     for step in input.steps.iter().take(400) {
         world.step(step);
         world.cache.check().expect("every invariant holds");

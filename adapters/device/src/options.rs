@@ -25,22 +25,22 @@ pub enum PoolOrigin {
 pub struct DeviceOptions {
     /// Where memory comes from.
     pub origin: PoolOrigin,
-    /// The most to take for the pool; 0: `fraction` of what the device has. Pinned and managed memory and graphs' pools are
+    /// The most to take for the pool; 0: `device_fraction` of what the device has. Pinned and managed memory and graphs' pools are
     /// beside it.
     pub capacity: u64,
     /// Share of the device's memory to take at most, where `capacity` is 0; above 0, at most 1.
-    pub fraction: f64,
+    pub device_fraction: f64,
     /// Left to others, at most an eighth of the device's memory: where `capacity` is 0, it is that much less than the device
     /// has at most; on devices that share the host's memory, so much stays available in any case.
     pub min_free: u64,
     /// Smallest step of size and least alignment, a power of two. 256: what a driver's own allocation is aligned to.
     pub granule: u64,
     /// Sizes up to this one go through their stream's cache.
-    pub small: u64,
+    pub small_threshold: u64,
     /// Most bytes a stream keeps in its cache.
     pub cached: u64,
     /// Most blocks of one size a stream keeps in its cache.
-    pub per_size: u32,
+    pub pooled_per_bucket: u32,
     /// Bytes of the least segment taken, as far as that stays within a fifth beyond the peak in use. Pages come one by one.
     pub segment: u64,
     /// Which free block a request gets.
@@ -65,13 +65,13 @@ impl Default for DeviceOptions {
         Self {
             origin: PoolOrigin::Auto,
             capacity: 0,
-            fraction: 0.9,
+            device_fraction: 0.9,
             min_free: 512 << 20,
             granule: 256,
-            small: arena.small,
+            small_threshold: arena.small_threshold,
             // A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
             cached: 64 << 10,
-            per_size: 64,
+            pooled_per_bucket: 64,
             segment: 4 << 20,
             strategy: Fit::Best,
             pressure: [0.6, 0.8, 0.95],
@@ -92,8 +92,8 @@ impl DeviceOptions {
         if !self.granule.is_power_of_two() || !(64..=2 << 20).contains(&self.granule) {
             return Err("granule is a power of two from 64 bytes to 2 MiB");
         }
-        if !(self.fraction > 0.0 && self.fraction <= 1.0) {
-            return Err("fraction is above 0 and at most 1");
+        if !(self.device_fraction > 0.0 && self.device_fraction <= 1.0) {
+            return Err("device_fraction is above 0 and at most 1");
         }
         let [moderate, high, critical] = self.pressure;
         if !(0.0 < moderate && moderate < high && high < critical && critical <= 1.0) {
@@ -105,7 +105,7 @@ impl DeviceOptions {
         if self.blocks == 0 || self.blocks > 1 << 24 {
             return Err("blocks is from 1 to 2^24");
         }
-        if self.small > self.granule << 16 {
+        if self.small_threshold > self.granule << 16 {
             return Err("small is at most 2^16 granules");
         }
         Ok(())
@@ -127,8 +127,8 @@ impl DeviceOptions {
         // 2.9 % beyond the peak: pages are used to 97 %.
         let growing = ArenaSettings { max_slack: 29, ..ArenaSettings::growing() };
         let base = if pages { growing } else { segments };
-        let (granule, small, segment_bytes) = (self.granule, self.small, self.segment);
-        ArenaSettings { granule, small, segment_bytes, coalesce, zero_fresh: self.zero_fresh, ..base }
+        let (granule, small_threshold, segment) = (self.granule, self.small_threshold, self.segment);
+        ArenaSettings { granule, small_threshold, segment, coalesce, zero_fresh: self.zero_fresh, ..base }
     }
 
     /// The settings of arenas over pinned memory: a region is what is asked for, or a twentieth of the peak when that is more;
@@ -136,8 +136,8 @@ impl DeviceOptions {
     /// pin 20.4 (tests/tests/device_pinned.rs; three times as much with the device's own settings).
     pub(crate) fn side(&self) -> ArenaSettings {
         // Larger than a twentieth of any peak: the slack decides.
-        let segment_bytes = 4 << 30;
+        let segment = 4 << 30;
         let grain = self.granule.max(64 << 10);
-        ArenaSettings { segment_multiple: 1, spare_multiple: 0, slack: 50, segment_bytes, grain, ..self.arena(false) }
+        ArenaSettings { segment_multiple: 1, spare_multiple: 0, slack: 50, segment, grain, ..self.arena(false) }
     }
 }

@@ -87,7 +87,7 @@ impl AllocatedTail {
 pub(crate) struct StreamCache {
     /// `stacks[i]` has blocks of `i + 1` granules.
     stacks: Box<[Vec<Block>]>,
-    /// Larger blocks, unsorted: at most [`RECENT`], and `per_size` of each size.
+    /// Larger blocks, unsorted: at most [`RECENT`], and `pooled_per_bucket` of each size.
     recent: Vec<Block>,
     /// Bytes in all stacks: at most the larger of `cap` and `held`.
     bytes: u64,
@@ -97,7 +97,7 @@ pub(crate) struct StreamCache {
     /// `bytes` when `cap` last changed: lowering `cap` removes no blocks.
     held: u64,
     /// Largest number of blocks in a stack.
-    per_size: usize,
+    pooled_per_bucket: usize,
     /// Whether `put` refuses every block, since the user's last handle of the stream was dropped.
     closed: bool,
     /// Number of blocks served.
@@ -118,12 +118,22 @@ pub(crate) struct CacheStats {
 }
 
 impl StreamCache {
-    /// A cache with stacks for sizes up to `granules`; it holds at most `cap` bytes in all and `per_size` blocks of a
+    /// A cache with stacks for sizes up to `granules`; it holds at most `cap` bytes in all and `pooled_per_bucket` blocks of a
     /// size.
-    pub(crate) fn new(granules: u64, cap: u64, per_size: u32) -> Self {
+    pub(crate) fn new(granules: u64, cap: u64, pooled_per_bucket: u32) -> Self {
         let stacks = (0..granules).map(|_| Vec::new()).collect();
         let recent = Vec::with_capacity(RECENT);
-        Self { stacks, recent, bytes: 0, blocks: 0, cap, held: 0, per_size: per_size as usize, closed: false, hits: 0 }
+        Self {
+            stacks,
+            recent,
+            bytes: 0,
+            blocks: 0,
+            cap,
+            held: 0,
+            pooled_per_bucket: pooled_per_bucket as usize,
+            closed: false,
+            hits: 0,
+        }
     }
 
     /// Takes the block of `granules` granules that was put last.
@@ -140,7 +150,7 @@ impl StreamCache {
     #[inline]
     pub(crate) fn put(&mut self, granules: u64, block: Block) -> bool {
         let Some(stack) = self.stacks.get_mut((granules - 1) as usize) else { return false };
-        if stack.len() >= self.per_size || self.bytes + block.bytes > self.cap || self.closed {
+        if stack.len() >= self.pooled_per_bucket || self.bytes + block.bytes > self.cap || self.closed {
             return false;
         }
         stack.push(block);
@@ -167,7 +177,8 @@ impl StreamCache {
     pub(crate) fn put_recent(&mut self, block: Block, owner: Owner, given: &AllocatedTail) -> bool {
         let kept = &self.recent;
         let of_size = || kept.iter().filter(|other| other.bytes == block.bytes).count();
-        let is_full = kept.len() >= RECENT || kept.len() >= self.per_size && of_size() >= self.per_size;
+        let is_full =
+            kept.len() >= RECENT || kept.len() >= self.pooled_per_bucket && of_size() >= self.pooled_per_bucket;
         let room = !is_full && !self.closed && given.has(&block, owner);
         if room {
             self.recent.push(block);
@@ -257,8 +268,8 @@ mod tests {
         let given = AllocatedTail::new(Arc::new(AtomicU32::new(7)));
         let blocks: Vec<Block> = (0..4).map(|i| block(11 + 2 * i, 4096 + i / 3 * 256)).collect();
         blocks.iter().for_each(|block| given.allocated(block));
-        let kept = |per_size| {
-            let mut front = StreamCache::new(4, 1024, per_size);
+        let kept = |pooled_per_bucket| {
+            let mut front = StreamCache::new(4, 1024, pooled_per_bucket);
             [0, 1, 2, 3].map(|i: usize| front.put_recent(blocks[i], Owner(7), &given))
         };
         assert_eq!(kept(0), [false; 4]);

@@ -97,9 +97,9 @@ impl Default for Values {
         Self {
             capacity: 0,
             granule: ARENA.granule,
-            small_threshold: ARENA.small,
-            segment: ARENA.segment_bytes,
-            pooled_per_bucket: ARENA.per_bin,
+            small_threshold: ARENA.small_threshold,
+            segment: ARENA.segment,
+            pooled_per_bucket: ARENA.pooled_per_bucket,
             device_fraction: 0.9,
             min_free: 512 * MIB,
             zero_fresh: false,
@@ -193,15 +193,15 @@ impl Config {
     /// use terrace::{Config, engine::arena::ArenaSettings};
     /// let config = Config::training().small_threshold(4096).build()?;
     /// let settings = config.arena(ArenaSettings::segments());
-    /// assert_eq!((settings.small, settings.segment_bytes), (4096, 64 << 20));
+    /// assert_eq!((settings.small_threshold, settings.segment), (4096, 64 << 20));
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
     pub fn arena(&self, base: ArenaSettings) -> ArenaSettings {
         ArenaSettings {
             granule: self.granule,
-            small: self.small_threshold,
-            per_bin: self.pooled_per_bucket,
-            segment_bytes: self.segment,
+            small_threshold: self.small_threshold,
+            pooled_per_bucket: self.pooled_per_bucket,
+            segment: self.segment,
             grain: base.grain.max(self.granule),
             zero_fresh: self.zero_fresh,
             ..base

@@ -170,11 +170,11 @@ impl From<&Config> for DeviceOptions {
     fn from(config: &Config) -> Self {
         Self {
             capacity: config.capacity,
-            fraction: config.device_fraction,
+            device_fraction: config.device_fraction,
             min_free: config.min_free,
             granule: config.granule.max(256),
-            small: config.small_threshold,
-            per_size: config.pooled_per_bucket,
+            small_threshold: config.small_threshold,
+            pooled_per_bucket: config.pooled_per_bucket,
             segment: config.segment,
             zero_fresh: config.zero_fresh,
             pressure: config.pressure,

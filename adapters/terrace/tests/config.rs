@@ -121,7 +121,13 @@ fn an_arena_takes_what_concerns_it() {
     let config = config.zero_fresh(true).strategy(Strategy::First).build().unwrap();
     for base in [arena::ArenaSettings::growing(), arena::ArenaSettings::segments()] {
         let settings = config.arena(base);
-        let taken = (settings.granule, settings.small, settings.segment_bytes, settings.per_bin, settings.zero_fresh);
+        let taken = (
+            settings.granule,
+            settings.small_threshold,
+            settings.segment,
+            settings.pooled_per_bucket,
+            settings.zero_fresh,
+        );
         assert_eq!(taken, (256, 8 << 10, 4 << 20, 3, true));
         assert_eq!((settings.slack, settings.space), (base.slack, base.space), "its kind's own");
         assert_eq!(Config::default().arena(base), base, "one set of defaults");

@@ -31,7 +31,7 @@ pub fn misspelt(name: &str) -> Option<String> {
 pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<DeviceOptions, String> {
     // As PyTorch's own allocator, use all of the device's memory by default. PyTorch enables peer access between devices without
     // telling its allocator, so memory must always be accessible to peers.
-    let mut options = DeviceOptions { fraction: 1.0, peers: true, ..DeviceOptions::default() };
+    let mut options = DeviceOptions { device_fraction: 1.0, peers: true, ..DeviceOptions::default() };
     let given = |name: &'static str| lookup(name).filter(|value| !value.trim().is_empty());
     if let Some(text) = given(CAPACITY) {
         let wanted = "bytes above 0, such as 12G, 500M or 1073741824";
@@ -39,7 +39,7 @@ pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<DeviceOptions,
     }
     if let Some(text) = given(FRACTION) {
         let share = text.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-        options.fraction = share.ok_or_else(|| refused(FRACTION, &text, "a number above 0 and at most 1"))?;
+        options.device_fraction = share.ok_or_else(|| refused(FRACTION, &text, "a number above 0 and at most 1"))?;
     }
     if let Some(text) = given(ORIGIN) {
         let known = ORIGINS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim()));
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn nothing_said_is_everything_and_pages_where_there_are_any() {
         let options = options(|_| None).expect("defaults");
-        assert_eq!((options.capacity, options.fraction, options.origin), (0, 1.0, PoolOrigin::Auto));
+        assert_eq!((options.capacity, options.device_fraction, options.origin), (0, 1.0, PoolOrigin::Auto));
         assert_eq!(with(CAPACITY, " ").expect("empty is not said").capacity, 0);
     }
 

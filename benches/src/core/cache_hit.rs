@@ -124,7 +124,7 @@ fn filled_arena(sizes: u32) -> Result<BlockArena, String> {
         segments: vec![Segment::EMPTY; 64],
         pending: [vec![], vec![]],
     };
-    let settings = ArenaSettings { small: 1 << 20, granule: GRANULE, ..ArenaSettings::segments() };
+    let settings = ArenaSettings { small_threshold: 1 << 20, granule: GRANULE, ..ArenaSettings::segments() };
     let failed = |error| format!("the arena cannot be set up: {error}");
     let mut arena = Arena::new(Segments::new(0), NoFence, parts, settings).map_err(failed)?;
     let mut blocks = Vec::new();

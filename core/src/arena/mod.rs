@@ -57,7 +57,7 @@ use pending::PendingQueue;
 ///     slots: [&mut [], &mut slots], index: [BestFit::new(&mut [][..]), BestFit::new(&mut branches[..])], bins: &mut bins, entries: &mut entries,
 ///     segments: &mut segments, pending: [&mut [], &mut []],
 /// };
-/// let settings = ArenaSettings { segment_bytes: 32768, grain: 4096, ..ArenaSettings::segments() };
+/// let settings = ArenaSettings { segment: 32768, grain: 4096, ..ArenaSettings::segments() };
 /// let mut arena = Arena::new(FixedSource::new(&mut memory), NoFence, parts, settings)?;
 /// let block = arena.allocate(Request::new(1000))?;
 /// arena.free(block, Owner(0))?;
@@ -140,7 +140,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             space = Some((region, [small.add_space(region.base, half)?, large.add_space(region.base + half, half)?]));
         }
         let ranges = [small, large];
-        let mut cache = Cache::new(parts.bins, parts.entries, settings.per_bin);
+        let mut cache = Cache::new(parts.bins, parts.entries, settings.pooled_per_bucket);
         if let Coalesce::Threshold(bytes) = settings.coalesce {
             cache.set_cap(bytes / settings.granule);
         }
@@ -190,7 +190,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     #[inline]
     fn cached_size(&self, bytes: u64) -> Option<u32> {
         let granule = self.settings.granule;
-        let cached = self.settings.coalesce != Coalesce::AtOnce && bytes <= self.settings.small;
+        let cached = self.settings.coalesce != Coalesce::AtOnce && bytes <= self.settings.small_threshold;
         cached.then(|| u32::try_from(bytes.div_ceil(granule)).ok()).flatten()
     }
 
@@ -230,7 +230,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     #[inline]
     fn area(&self, bytes: u64) -> usize {
         let grown = if self.settings.slack_grows() { self.counters.peak_in_use >> SMALL_LOG2 } else { 0 };
-        let small = self.settings.small.max(grown);
+        let small = self.settings.small_threshold.max(grown);
         if self.space.is_some() && bytes <= small { SMALL } else { LARGE }
     }
 

@@ -35,7 +35,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.out_of_memory(request))?;
         let several =
             request.bytes.saturating_mul(self.settings.segment_multiple.into()).checked_next_multiple_of(grain);
-        let usual = several.unwrap_or(least).max(least).max(self.settings.segment_bytes.next_multiple_of(grain));
+        let usual = several.unwrap_or(least).max(least).max(self.settings.segment.next_multiple_of(grain));
         let bytes = self.fit_budget(least, usual);
         let mut taken = self.take_segment(bytes);
         if taken.is_err() && self.trim_segments() {

@@ -21,9 +21,9 @@ pub struct ArenaSettings {
     pub granule: u64,
     /// Requests up to this size use the cache, and (with growing sources) a range of their own; larger ones bypass the
     /// cache.
-    pub small: u64,
+    pub small_threshold: u64,
     /// Most cached blocks of one owner and size.
-    pub per_bin: u32,
+    pub pooled_per_bucket: u32,
     /// When freed blocks are merged.
     pub coalesce: Coalesce,
     /// Permille of the peak in use that may be reserved above it; beyond that, pages are moved, or vacant segments
@@ -33,7 +33,7 @@ pub struct ArenaSettings {
     /// not above `slack`). With few moves memory stays tight; with many, a little more memory saves most of them.
     pub max_slack: u32,
     /// Fixed sources: the least size of a segment, where the budget permits.
-    pub segment_bytes: u64,
+    pub segment: u64,
     /// Fixed sources: a segment has room for so many blocks of the request's size, at least 1. More mean fewer calls if
     /// the next requests are alike, and more reserved memory if they are not.
     pub segment_multiple: u32,
@@ -59,12 +59,12 @@ impl ArenaSettings {
     pub const fn growing() -> Self {
         Self {
             granule: 64,
-            small: 16 << 10,
-            per_bin: 8,
+            small_threshold: 16 << 10,
+            pooled_per_bucket: 8,
             coalesce: Coalesce::Lazy,
             slack: 5,
             max_slack: 5,
-            segment_bytes: 16 << 20,
+            segment: 16 << 20,
             segment_multiple: 1,
             spare_multiple: 0,
             grain: 2 << 20,
@@ -87,7 +87,7 @@ impl ArenaSettings {
     pub(super) fn validate(self, page: u64) -> Result<Self, AllocError> {
         let powers = self.granule.is_power_of_two() && self.grain.is_power_of_two();
         let fits = self.grain >= self.granule && (page == 0 || (page.is_power_of_two() && page >= self.granule));
-        if powers && fits && self.segment_bytes > 0 {
+        if powers && fits && self.segment > 0 {
             Ok(self)
         } else {
             Err(AllocError::new(Cause::BadRequest, self.granule))

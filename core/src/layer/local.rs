@@ -29,7 +29,7 @@ pub struct LocalCaps {
     /// Sizes are rounded up to this many bytes, a power of two: the granule of the shared level.
     pub granule: u64,
     /// Maximum number of cached blocks of one owner and size.
-    pub per_bin: u32,
+    pub pooled_per_bucket: u32,
     /// Maximum bytes of all cached blocks; a block that would exceed it is freed in the shared level.
     pub bytes: u64,
 }
@@ -88,7 +88,7 @@ struct LocalCounters {
 /// let mut range = Range::new(vec![Slot::EMPTY; 16], 64, GoodFit::new())?;
 /// range.add_region(0, 1 << 16)?;
 /// let shared = Locked::<Spin, _>::new(range);
-/// let caps = LocalCaps { granule: 64, per_bin: 4, bytes: 4096 };
+/// let caps = LocalCaps { granule: 64, pooled_per_bucket: 4, bytes: 4096 };
 /// let records = [LocalRecord::EMPTY; 8].to_vec();
 /// let mut local = Local::new(&shared, caps, vec![Bin::EMPTY; 16], vec![Entry::EMPTY; 8], records)?;
 ///
@@ -140,7 +140,7 @@ where
         if !caps.granule.is_power_of_two() {
             return Err(AllocError::new(Cause::BadRequest, caps.granule));
         }
-        let cache = Cache::new(bins, entries, caps.per_bin);
+        let cache = Cache::new(bins, entries, caps.pooled_per_bucket);
         Ok(Self { shared, cache, records, fresh: 0, spare: NONE, ticket: 0, caps, counters: LocalCounters::default() })
     }
 
@@ -152,9 +152,9 @@ where
     /// Sets the caps on blocks of one owner and size, and on bytes.
     ///
     /// Blocks cached already stay, even above the caps, until they are taken or trimmed.
-    pub fn set_caps(&mut self, per_bin: u32, bytes: u64) {
-        self.caps = LocalCaps { per_bin, bytes, ..self.caps };
-        self.cache.set_per_bin(per_bin);
+    pub fn set_caps(&mut self, pooled_per_bucket: u32, bytes: u64) {
+        self.caps = LocalCaps { pooled_per_bucket, bytes, ..self.caps };
+        self.cache.set_pooled_per_bucket(pooled_per_bucket);
     }
 
     /// Frees every cached block in the shared level, and takes the lock for each of them. O(bins + blocks).

@@ -189,13 +189,8 @@ impl ArenaStorage for Vectors {
 type World = Arena<Memory, Gates, Vectors>;
 
 /// Segments of 64 KiB, whatever the peak; blocks up to 16 KiB are cached.
-const SETTINGS: ArenaSettings = ArenaSettings {
-    segment_bytes: 16 * PAGE,
-    grain: PAGE,
-    space: 1 << 24,
-    slack: u32::MAX,
-    ..ArenaSettings::growing()
-};
+const SETTINGS: ArenaSettings =
+    ArenaSettings { segment: 16 * PAGE, grain: PAGE, space: 1 << 24, slack: u32::MAX, ..ArenaSettings::growing() };
 
 /// An arena with `slots` records in each area.
 fn lent(grows: bool, capacity: u64, settings: ArenaSettings, slots: usize) -> World {
@@ -345,7 +340,7 @@ fn memory_that_cannot_be_zeroed_goes_back() {
 #[test]
 fn a8_warm_up_makes_the_first_step_hit() {
     for grows in [false, true] {
-        let mut world = world(grows, 1 << 24, ArenaSettings { small: 1 << 20, space: 1 << 26, ..SETTINGS });
+        let mut world = world(grows, 1 << 24, ArenaSettings { small_threshold: 1 << 20, space: 1 << 26, ..SETTINGS });
         let shape = Transformer { batch: 1, tokens: 64, hidden: 256, inner: 1024, key_value: 64, element: 2 };
         let bytes = world.warm_up(Owner(3), shape.pairs(), &mut [None; 16]).expect("16 MiB are enough");
         assert_eq!(bytes, 4 * 32768 + 2 * 8192 + 3 * 131_072);
@@ -364,7 +359,7 @@ fn a8_warm_up_makes_the_first_step_hit() {
 #[test]
 fn a9_small_and_large_take_different_paths_at_the_threshold() {
     for small in [1024, 8192] {
-        let mut world = world(true, 1 << 20, ArenaSettings { small, ..SETTINGS });
+        let mut world = world(true, 1 << 20, ArenaSettings { small_threshold: small, ..SETTINGS });
         let (at, above) = (get(&mut world, small, 0), get(&mut world, small + 1, 0));
         assert!(at.address < (1 << 40) + SETTINGS.space, "the low half of the address space");
         assert!(above.address >= (1 << 40) + SETTINGS.space, "the high half");
@@ -550,7 +545,7 @@ fn a_freed_block_is_its_owners_at_once_and_everyones_when_the_fence_is_ready() {
         put(&mut world, block, 1);
         let other = get(&mut world, bytes, 2);
         assert_ne!(other.address, block.address, "owner 1 may still use it");
-        if bytes <= SETTINGS.small {
+        if bytes <= SETTINGS.small_threshold {
             assert_eq!(get(&mut world, bytes, 1).address, block.address, "its own at once");
             continue;
         }
@@ -599,7 +594,7 @@ fn a_failed_fence_quarantines() {
 /// Owner 1 has work in flight and has freed three of eight blocks: two adjacent ones, and one after a block that was free
 /// for all before.
 fn three_waiting(grows: bool) -> (World, Vec<Block>) {
-    let mut world = world(grows, 32 * PAGE, ArenaSettings { small: 64, ..SETTINGS });
+    let mut world = world(grows, 32 * PAGE, ArenaSettings { small_threshold: 64, ..SETTINGS });
     let blocks: Vec<Block> = (0..8).map(|_| get(&mut world, 2 * PAGE, 1)).collect();
     put(&mut world, blocks[4], 1);
     world.fence_mut().done.insert(Owner(1), 0);
@@ -747,7 +742,7 @@ fn moved_pages_serve_when_the_capacity_is_spent() {
 
 #[test]
 fn a_request_that_fails_halfway_keeps_no_pages() {
-    let settings = ArenaSettings { coalesce: Coalesce::AtOnce, small: 0, ..SETTINGS };
+    let settings = ArenaSettings { coalesce: Coalesce::AtOnce, small_threshold: 0, ..SETTINGS };
     let mut world = world(true, 6 * PAGE, settings);
     let [low, middle, high, last] = [2, 1, 2, 1].map(|pages| get(&mut world, pages * PAGE, 0));
     put(&mut world, low, 0);

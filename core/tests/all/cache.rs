@@ -7,8 +7,8 @@ use terrace_core::{Bin, Cache, Entry, Owner};
 
 type Items = Cache<Vec<Bin>, Vec<Entry<u32>>>;
 
-fn cache(lines: usize, entries: usize, per_bin: u32) -> Items {
-    Cache::new(vec![Bin::EMPTY; lines * 4], vec![Entry::EMPTY; entries], per_bin)
+fn cache(lines: usize, entries: usize, pooled_per_bucket: u32) -> Items {
+    Cache::new(vec![Bin::EMPTY; lines * 4], vec![Entry::EMPTY; entries], pooled_per_bucket)
 }
 
 #[derive(Clone, Debug)]

@@ -63,12 +63,12 @@ fn shared(capacity: u64, skew: u64) -> Shared {
         segments: vec![Segment::EMPTY; 50],
         pending: [vec![], vec![]],
     };
-    let settings = ArenaSettings { segment_bytes: 8192, grain: 4096, ..ArenaSettings::segments() };
+    let settings = ArenaSettings { segment: 8192, grain: 4096, ..ArenaSettings::segments() };
     Locked::new(Arena::new(Regions::new(capacity, skew), NoFence, parts, settings).expect("valid"))
 }
 
-fn local(shared: &Shared, per_bin: u32, bytes: u64, records: usize) -> Level<'_> {
-    let caps = LocalCaps { granule: 64, per_bin, bytes };
+fn local(shared: &Shared, pooled_per_bucket: u32, bytes: u64, records: usize) -> Level<'_> {
+    let caps = LocalCaps { granule: 64, pooled_per_bucket, bytes };
     let records = vec![LocalRecord::EMPTY; records];
     Local::new(shared, caps, vec![Bin::EMPTY; 64], vec![Entry::EMPTY; 64], records).expect("valid")
 }
@@ -189,7 +189,7 @@ fn what_is_cached_is_given_down_before_a_request_fails() {
 #[test]
 fn bad_requests_and_a_lack_of_records_change_nothing() {
     let shared = shared(1 << 20, 0);
-    let caps = LocalCaps { granule: 48, per_bin: 1, bytes: 0 };
+    let caps = LocalCaps { granule: 48, pooled_per_bucket: 1, bytes: 0 };
     let refused = Local::new(&shared, caps, vec![], vec![], Vec::<LocalRecord>::new());
     assert_eq!(refused.err().map(|error| error.cause), Some(Cause::BadRequest), "no power of two");
     let mut level = local(&shared, 4, 1 << 16, 1);
@@ -213,10 +213,10 @@ fn bad_requests_and_a_lack_of_records_change_nothing() {
 proptest! {
     #[test]
     fn two_levels_keep_the_contract(
-        acts in acts(1000, 200), per_bin in 0u32..5, cap in 0u64..5000, skew in 0u64..100, records in 1usize..80,
+        acts in acts(1000, 200), pooled_per_bucket in 0u32..5, cap in 0u64..5000, skew in 0u64..100, records in 1usize..80,
     ) {
         let shared = shared(1 << 18, skew * 64);
-        let mut level = local(&shared, per_bin, cap, records);
+        let mut level = local(&shared, pooled_per_bucket, cap, records);
         drive(&mut level, &acts);
         prop_assert!(level.pooled() <= cap);
         drop(level);

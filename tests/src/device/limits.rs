@@ -110,7 +110,7 @@ pub(super) fn fallback(world: &World<'_>) -> Result<(), String> {
 }
 
 pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
-    let options = DeviceOptions { cached: 16 * MIB, per_size: 4096, ..tight() };
+    let options = DeviceOptions { cached: 16 * MIB, pooled_per_bucket: 4096, ..tight() };
     with(world, options, |device| {
         let (one, two) = (ok(device.stream())?, ok(device.stream())?);
         let (blocks, _) = exhaust(device, &one, CACHED);
@@ -124,7 +124,7 @@ pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
 
 pub(super) fn pressure(world: &World<'_>) -> Result<(), String> {
     use terrace_core::pressure::Level;
-    with(world, DeviceOptions { cached: MIB, per_size: 4096, ..tight() }, |device| {
+    with(world, DeviceOptions { cached: MIB, pooled_per_bucket: 4096, ..tight() }, |device| {
         let stream = ok(device.stream())?;
         // How much the cache keeps of 4 MiB that are freed.
         let kept = || -> Result<u64, String> {

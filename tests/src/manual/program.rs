@@ -92,7 +92,7 @@ pub struct Trouble {
 /// The first rule that was broken.
 pub fn run(pages: bool, trouble: Trouble, steps: &[Step]) -> Result<(), String> {
     let manual = Manual::new(TOTAL, pages);
-    let options = DeviceOptions { blocks: 1 << 9, fraction: 1.0, segment: PAGE, ..DeviceOptions::default() };
+    let options = DeviceOptions { blocks: 1 << 9, device_fraction: 1.0, segment: PAGE, ..DeviceOptions::default() };
     let device = Device::open(manual.clone(), options).map_err(|error| format!("open: {error}"))?;
     let graphs = device.graph_pool().map_err(|error| format!("graph pool: {error}"))?;
     trouble.lie.into_iter().for_each(|lie| manual.lie(lie));

@@ -29,7 +29,7 @@ const FITS: [Fit; 4] = [Fit::Good, Fit::Best, Fit::First, Fit::Worst];
 
 /// Small segments, so that many come and go.
 fn segments() -> ArenaSettings {
-    ArenaSettings { segment_bytes: 4 << 20, grain: 1 << 20, ..ArenaSettings::segments() }
+    ArenaSettings { segment: 4 << 20, grain: 1 << 20, ..ArenaSettings::segments() }
 }
 
 fn growing() -> ArenaSettings {

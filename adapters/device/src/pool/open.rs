@@ -222,7 +222,7 @@ fn min_free(description: &Description, options: &DeviceOptions) -> u64 {
 
 /// Limit of the bytes reserved from the driver.
 fn capacity(description: &Description, options: &DeviceOptions) -> u64 {
-    let share = (description.total as f64 * options.fraction) as u64;
+    let share = (description.total as f64 * options.device_fraction) as u64;
     let rest = description.total - min_free(description, options);
     if options.capacity != 0 { options.capacity } else { share.min(rest).max(1) }
 }

@@ -94,7 +94,8 @@ pub(crate) struct StreamCore {
 impl StreamCore {
     pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: StreamOwnership) -> Self {
         let options = *service.options();
-        let cache = StreamCache::new(options.small / options.granule, options.cached, options.per_size);
+        let cache =
+            StreamCache::new(options.small_threshold / options.granule, options.cached, options.pooled_per_bucket);
         let health = service.health();
         let (route, cache) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(cache));
         let (owned, keeper) = match whose {
@@ -102,7 +103,7 @@ impl StreamCore {
             StreamOwnership::Theirs(keeper) => (false, keeper),
         };
         let (granule, shift) = (options.granule, options.granule.trailing_zeros());
-        let (small, has_recent, given) = (options.small, Arc::default(), service.given());
+        let (small, has_recent, given) = (options.small_threshold, Arc::default(), service.given());
         Self { service, health, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, cache }
     }
 

@@ -10,7 +10,7 @@ impl StreamCache {
         for (at, stack) in (1..).zip(&self.stacks) {
             let is_of_size = stack.iter().all(|block| block.bytes == at * granule);
             ensure(is_of_size, "a stack holds blocks of its size", at)?;
-            ensure(stack.len() <= self.per_size, "a stack holds at most `per_size` blocks", at)?;
+            ensure(stack.len() <= self.pooled_per_bucket, "a stack holds at most `pooled_per_bucket` blocks", at)?;
         }
         self.check_recent(self.stacks.len() as u64 * granule)?;
         let stacked: u64 = self.stacks.iter().flatten().map(|block| block.bytes).sum();
@@ -28,7 +28,11 @@ impl StreamCache {
         for block in &self.recent {
             ensure(block.bytes > largest, "a block that a stack could hold is in one", block.address)?;
             let of_size = self.recent.iter().filter(|other| other.bytes == block.bytes).count();
-            ensure(of_size <= self.per_size, "a cache keeps at most `per_size` larger blocks of a size", block.bytes)?;
+            ensure(
+                of_size <= self.pooled_per_bucket,
+                "a cache keeps at most `pooled_per_bucket` larger blocks of a size",
+                block.bytes,
+            )?;
         }
         Ok(())
     }
@@ -78,12 +82,12 @@ mod tests {
         };
         assert_eq!(said(|_| ()), "nothing");
         assert_eq!(said(|cache| put(cache, 3, block(0x5000, 2))), "a stack holds blocks of its size");
-        assert_eq!(said(|cache| put(cache, 2, block(0x5000, 2))), "a stack holds at most `per_size` blocks");
+        assert_eq!(said(|cache| put(cache, 2, block(0x5000, 2))), "a stack holds at most `pooled_per_bucket` blocks");
         let many = (0..RECENT as u64).map(|i| block(0x10_000 * (i + 1), 6 + i));
         assert_eq!(said(|cache| cache.recent.extend(many)), "a cache keeps few larger blocks");
         assert_eq!(said(|cache| cache.recent.push(block(0x5000, 4))), "a block that a stack could hold is in one");
         let alike = [block(0x5000, 5), block(0x6000, 5)];
-        let clause = "a cache keeps at most `per_size` larger blocks of a size";
+        let clause = "a cache keeps at most `pooled_per_bucket` larger blocks of a size";
         assert_eq!(said(|cache| cache.recent.extend(alike)), clause);
         assert_eq!(said(|cache| cache.bytes -= GRANULE), "the bytes of a cache are the sum of its stacks");
         assert_eq!(said(|cache| cache.blocks += 1), "the blocks of a cache are those of its stacks");

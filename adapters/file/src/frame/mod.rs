@@ -123,7 +123,7 @@ impl FramePool {
         let granule = (CACHE_LINE as u64).max((space >> 32).next_power_of_two() << 1);
         let settings = ArenaSettings {
             granule,
-            small: if slots[0] > 8 { ALIGN as u64 - 1 } else { 0 },
+            small_threshold: if slots[0] > 8 { ALIGN as u64 - 1 } else { 0 },
             coalesce: Coalesce::AtOnce,
             // Move free pages to other addresses only when the memory is used up.
             slack: u32::MAX,
