@@ -55,6 +55,7 @@ pub mod pressure;
 pub mod range;
 pub mod residence;
 pub mod ring;
+pub mod settings;
 pub mod source;
 pub mod spelling;
 pub mod stats;

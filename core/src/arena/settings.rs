@@ -1,6 +1,7 @@
 //! Settings of an arena.
 
 use crate::error::{AllocError, Cause};
+use crate::settings::{GRANULE, POOLED_PER_BUCKET, SEGMENT, SMALL_THRESHOLD, ZERO_FRESH};
 
 /// When freed blocks merge with adjacent gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +16,11 @@ pub enum Coalesce {
 }
 
 /// Settings of an [`Arena`](super::Arena). All sizes are in bytes.
+///
+/// Those that [`settings`](crate::settings) lists have its defaults; the others follow from the kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaSettings {
-    /// Granule of sizes and addresses, a power of two. The default 64 suits kernels and cache lines.
+    /// Granule of sizes and addresses, a power of two. The default suits kernels and cache lines.
     pub granule: u64,
     /// Requests up to this size use the cache, and (with growing sources) a range of their own; larger ones bypass the
     /// cache.
@@ -58,18 +61,18 @@ impl ArenaSettings {
     /// For sources that map pages: a slack of half a percent, then pages are moved.
     pub const fn growing() -> Self {
         Self {
-            granule: 64,
-            small_threshold: 16 << 10,
-            pooled_per_bucket: 8,
+            granule: GRANULE.default.number(),
+            small_threshold: SMALL_THRESHOLD.default.number(),
+            pooled_per_bucket: POOLED_PER_BUCKET.default.number() as u32,
             coalesce: Coalesce::Lazy,
             slack: 5,
             max_slack: 5,
-            segment: 16 << 20,
+            segment: SEGMENT.default.number(),
             segment_multiple: 1,
             spare_multiple: 0,
             grain: 2 << 20,
             space: 0,
-            zero_fresh: false,
+            zero_fresh: ZERO_FRESH.default.is_on(),
         }
     }
 

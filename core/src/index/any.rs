@@ -9,6 +9,7 @@ use crate::error::Violation;
 
 /// A fit strategy, for [`AnyFit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Fit {
     /// [`GoodFit`]: O(1).
     #[default]
@@ -19,6 +20,11 @@ pub enum Fit {
     First,
     /// [`WorstFit`]: O(log n), at most 60 levels.
     Worst,
+}
+
+impl Fit {
+    /// All, in the order of the words of [`STRATEGY`](crate::settings::STRATEGY).
+    pub const ALL: [Self; 4] = [Self::Good, Self::Best, Self::First, Self::Worst];
 }
 
 /// An index of any strategy, with a branch on the strategy in each call.

@@ -22,5 +22,6 @@ mod range_slots;
 mod residence;
 mod ring;
 mod ring_bridge;
+mod settings;
 mod slab;
 mod source;
