@@ -74,7 +74,7 @@ Examples:
   terrace replay a.csv b.csv --json - | jq '.[] | [.trace, .pool, .utilisation]'
 
 Traces are CSV with the header t,op,id,size,align,stream,tag (plain, gzip or zstd) or recordings (.terrace); the
-form is told by content. Sizes take KiB, MiB, GiB, TiB.
+form is told by content. Sizes take K, M, G, T: powers of 1024.
 
 Utilisation is peak live requested bytes / peak reserved bytes. A time is that of one event, the loop that replays
 it included.

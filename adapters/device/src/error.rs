@@ -3,9 +3,11 @@
 //! Promises upward: every error names the device and the block or stream concerned; showing one makes no driver call.
 
 use crate::fault::Fault;
+use std::borrow::Cow;
 use std::fmt;
 use terrace_core::Cause;
 use terrace_core::residence::ResidenceError;
+use terrace_core::settings::BadSetting;
 
 /// Address and size of a block, by which errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +57,7 @@ pub enum DeviceError {
         rule: &'static str,
     },
     /// An option's value breaks a rule, which this text states.
-    BadOption(&'static str),
+    BadOption(Cow<'static, str>),
     /// No memory, even after all unused memory was released.
     OutOfMemory(Box<OutOfMemory>),
     /// A block or stream belongs to another device than the one called.
@@ -98,6 +100,12 @@ pub enum DeviceError {
         /// The driver's refusal.
         fault: Fault,
     },
+}
+
+impl From<BadSetting> for DeviceError {
+    fn from(bad: BadSetting) -> Self {
+        Self::BadOption(bad.to_string().into())
+    }
 }
 
 impl fmt::Display for DeviceError {

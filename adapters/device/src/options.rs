@@ -2,6 +2,7 @@
 
 use crate::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_core::arena::{ArenaParts, ArenaSettings};
+use terrace_core::settings::{self, BadSetting, Profile, Spec, Surface, Value};
 use terrace_core::{AnyFit, Branch, Fit};
 
 /// Where memory comes from.
@@ -20,7 +21,14 @@ pub enum PoolOrigin {
     Managed,
 }
 
+impl PoolOrigin {
+    /// All, in the order of the words of [`ORIGIN`](settings::ORIGIN).
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Pages, Self::Segments, Self::DriverPool, Self::Managed];
+}
+
 /// Options of a device. All sizes in bytes.
+///
+/// [`terrace_core::settings`] has their defaults, and what each may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceOptions {
     /// Where memory comes from.
@@ -28,12 +36,12 @@ pub struct DeviceOptions {
     /// The most to take for the pool; 0: `device_fraction` of what the device has. Pinned and managed memory and graphs' pools are
     /// beside it.
     pub capacity: u64,
-    /// Share of the device's memory to take at most, where `capacity` is 0; above 0, at most 1.
+    /// Share of the device's memory to take at most, where `capacity` is 0.
     pub device_fraction: f64,
     /// Left to others, at most an eighth of the device's memory: where `capacity` is 0, it is that much less than the device
     /// has at most; on devices that share the host's memory, so much stays available in any case.
     pub min_free: u64,
-    /// Smallest step of size and least alignment, a power of two. 256: what a driver's own allocation is aligned to.
+    /// Smallest step of size and least alignment, a power of two. The default is what a driver's own allocation is aligned to.
     pub granule: u64,
     /// Sizes up to this one go through their stream's cache.
     pub small_threshold: u64,
@@ -59,26 +67,26 @@ pub struct DeviceOptions {
     pub blocks: usize,
 }
 
+/// What the core's table of settings says of devices.
 impl Default for DeviceOptions {
     fn default() -> Self {
-        let arena = ArenaSettings::growing();
+        let usual = |spec: Spec| spec.of(Profile::Device).default;
         Self {
-            origin: PoolOrigin::Auto,
-            capacity: 0,
-            device_fraction: 0.9,
-            min_free: 512 << 20,
-            granule: 256,
-            small_threshold: arena.small_threshold,
-            // A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
-            cached: 64 << 10,
-            pooled_per_bucket: 64,
-            segment: 4 << 20,
-            strategy: Fit::Best,
-            pressure: [0.6, 0.8, 0.95],
-            zero_fresh: false,
-            fallback: false,
-            peers: false,
-            blocks: 1 << 18,
+            origin: PoolOrigin::ALL[usual(settings::ORIGIN).word()],
+            capacity: usual(settings::CAPACITY).number(),
+            device_fraction: usual(settings::DEVICE_FRACTION).share(),
+            min_free: usual(settings::MIN_FREE).number(),
+            granule: usual(settings::GRANULE).number(),
+            small_threshold: usual(settings::SMALL_THRESHOLD).number(),
+            cached: usual(settings::CACHED).number(),
+            pooled_per_bucket: usual(settings::POOLED_PER_BUCKET).number() as u32,
+            segment: usual(settings::SEGMENT).number(),
+            strategy: Fit::ALL[usual(settings::STRATEGY).word()],
+            pressure: usual(settings::PRESSURE).shares(),
+            zero_fresh: usual(settings::ZERO_FRESH).is_on(),
+            fallback: usual(settings::FALLBACK).is_on(),
+            peers: usual(settings::PEERS).is_on(),
+            blocks: usual(settings::BLOCKS).number() as usize,
         }
     }
 }
@@ -87,28 +95,20 @@ impl DeviceOptions {
     /// Refuses what no device can work with.
     ///
     /// # Errors
-    /// The rule that is broken.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        if !self.granule.is_power_of_two() || !(64..=2 << 20).contains(&self.granule) {
-            return Err("granule is a power of two from 64 bytes to 2 MiB");
-        }
-        if !(self.device_fraction > 0.0 && self.device_fraction <= 1.0) {
-            return Err("device_fraction is above 0 and at most 1");
-        }
-        let [moderate, high, critical] = self.pressure;
-        if !(0.0 < moderate && moderate < high && high < critical && critical <= 1.0) {
-            return Err("pressure is three rising shares above 0 and at most 1");
-        }
-        if self.segment < self.granule || self.segment > 1 << 48 {
-            return Err("segment is at least a granule and at most 2^48 bytes");
-        }
-        if self.blocks == 0 || self.blocks > 1 << 24 {
-            return Err("blocks is from 1 to 2^24");
-        }
-        if self.small_threshold > self.granule << 16 {
-            return Err("small is at most 2^16 granules");
-        }
-        Ok(())
+    /// The first option that is out of bounds.
+    pub(crate) fn check(&self) -> Result<(), BadSetting> {
+        settings::check(Surface::Device, |name| {
+            Some(match name {
+                "granule" => Value::Number(self.granule),
+                "small_threshold" => Value::Number(self.small_threshold),
+                "segment" => Value::Number(self.segment),
+                "device_fraction" => Value::Share(self.device_fraction),
+                "pressure" => Value::Shares(self.pressure),
+                "blocks" => Value::Number(self.blocks as u64),
+                // Any value of their types will do.
+                _ => return None,
+            })
+        })
     }
 
     /// Storage for an arena.
@@ -139,5 +139,31 @@ impl DeviceOptions {
         let segment = 4 << 30;
         let grain = self.granule.max(64 << 10);
         ArenaSettings { segment_multiple: 1, spare_multiple: 0, slack: 50, segment, grain, ..self.arena(false) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DeviceOptions;
+
+    #[test]
+    fn options_out_of_bounds_are_named() {
+        type Change = fn(&mut DeviceOptions);
+        let cases: [(&str, Change); 8] = [
+            ("granule takes a power of two from 64 to 2MiB", |options| options.granule = 32),
+            ("segment takes whole bytes", |options| options.segment = options.granule - 1),
+            ("segment takes whole bytes", |options| options.segment = (1 << 48) + 1),
+            ("small_threshold takes whole bytes", |options| options.small_threshold = (options.granule << 16) + 1),
+            ("device_fraction takes a number above 0", |options| options.device_fraction = f64::NAN),
+            ("pressure takes three rising shares", |options| options.pressure = [0.6, 0.6, 0.9]),
+            ("blocks takes a whole number from 1 to 16777216", |options| options.blocks = 0),
+            ("blocks takes a whole number", |options| options.blocks = (1 << 24) + 1),
+        ];
+        for (said, change) in cases {
+            let mut options = DeviceOptions::default();
+            assert_eq!(options.check(), Ok(()));
+            change(&mut options);
+            assert!(options.check().is_err_and(|bad| bad.to_string().starts_with(said)), "{said}");
+        }
     }
 }

@@ -3,73 +3,47 @@
 //! Promises upward: a [`Config`] is always valid; it is made of [`Values`] by one check, whether they come from a
 //! [`Builder`], a preset, `TERRACE_*` variables or a file (feature `serde`). Every error names the setting, the value
 //! and what is allowed.
-//! Asks from below: nothing.
+//! Asks from below: names, ranges and defaults from the core's table.
 //!
 //! All act on a device that is opened with [`Options`](crate::device::DeviceOptions) made of a configuration, and on
 //! [`Device::first`](crate::Device::first), which reads the variables over [`Config::device`]. Those with a star act on
 //! an arena too, by [`Config::arena`] and [`Fit`].
 //!
-//! | setting | variable | default |
-//! | --- | --- | --- |
-//! | `capacity` | `TERRACE_CAPACITY` | 0: what the device has, less the two limits below |
-//! | `granule` * | `TERRACE_GRANULE` | 64; at least 256 on a device |
-//! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | 16KiB |
-//! | `segment` * | `TERRACE_SEGMENT` | 16MiB |
-//! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | 8; on a device 64, within the 64KiB that each stream keeps |
-//! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | 0.9 |
-//! | `min_free` | `TERRACE_MIN_FREE` | 512MiB, at most an eighth of the device; where `capacity` is set, on devices that share the host's memory only |
-//! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | off |
-//! | `pressure` | `TERRACE_PRESSURE` | 0.6,0.8,0.95 |
-//! | `strategy` * | `TERRACE_STRATEGY` | best |
-//! | `fallback` | `TERRACE_FALLBACK` | off |
+//! | setting | variable | values | default |
+//! | --- | --- | --- | --- |
+//! | `capacity` | `TERRACE_CAPACITY` | whole bytes below 2^64, such as 512MiB; 0 (not limited) or at least `segment` | `0`: what the device has, less the two limits below |
+//! | `granule` * | `TERRACE_GRANULE` | a power of two from 1 to 2MiB | `64`; at least 256 on a device |
+//! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | whole bytes below 2^64, such as 512MiB | `16KiB` |
+//! | `segment` * | `TERRACE_SEGMENT` | whole bytes from 1 to 256TiB, at least `granule` | `16MiB` |
+//! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | a whole number from 0 to 4294967295 | `8`; on a device 64, within the 64KiB that each stream keeps |
+//! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | a number above 0, at most 1 | `0.9` |
+//! | `min_free` | `TERRACE_MIN_FREE` | whole bytes below 2^64, such as 512MiB | `512MiB`, at most an eighth of the device; where `capacity` is set, on devices that share the host's memory only |
+//! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | on or off (also 1 or 0, true or false) | `off` |
+//! | `pressure` | `TERRACE_PRESSURE` | three rising shares with commas, above 0, at most 1, such as 0.6,0.8,0.95 | `0.6,0.8,0.95` |
+//! | `strategy` * | `TERRACE_STRATEGY` | good, best, first or worst | `best` |
+//! | `fallback` | `TERRACE_FALLBACK` | on or off (also 1 or 0, true or false) | `off` |
+//!
+//! Sizes are in powers of 1024, in each spelling: see [`parse_bytes`].
 
 mod builder;
-mod value;
 
 pub use builder::Builder;
 use std::fmt;
 use std::ops::Deref;
 use terrace_core::Fit;
 use terrace_core::arena::ArenaSettings;
-pub use value::parse_bytes;
-
-const MIB: u64 = 1 << 20;
-/// The measured defaults.
-const ARENA: ArenaSettings = ArenaSettings::growing();
-
-/// Which free block a request gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
-pub enum Strategy {
-    /// One that certainly fits, found in O(1).
-    Good,
-    /// The smallest that fits.
-    #[default]
-    Best,
-    /// The one at the lowest address that fits.
-    First,
-    /// The largest.
-    Worst,
-}
-
-impl From<Strategy> for Fit {
-    fn from(strategy: Strategy) -> Self {
-        match strategy {
-            Strategy::Good => Self::Good,
-            Strategy::Best => Self::Best,
-            Strategy::First => Self::First,
-            Strategy::Worst => Self::Worst,
-        }
-    }
-}
+pub use terrace_core::settings::parse_bytes;
+use terrace_core::settings::{self, Allowed, Profile, Spec, Surface, Value};
 
 /// The plain values of a configuration; [`Values::check`] makes a [`Config`] of them.
+///
+/// What each may be is in the table of [`config`](self).
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
 pub struct Values {
     /// The most bytes to hold; 0: what the device has, within `device_fraction` and `min_free`.
     pub capacity: u64,
-    /// Smallest step of size in bytes, a power of two from 1 to 2 MiB.
+    /// Smallest step of size in bytes.
     pub granule: u64,
     /// Requests up to this many bytes take the path for small ones.
     pub small_threshold: u64,
@@ -78,64 +52,90 @@ pub struct Values {
     pub segment: u64,
     /// Free blocks an owner keeps per size.
     pub pooled_per_bucket: u32,
-    /// Share of a device's memory to use at most, above 0 up to 1.
+    /// Share of a device's memory to use at most.
     pub device_fraction: f64,
     /// Bytes of a device to leave to others.
     pub min_free: u64,
     /// Whether fresh segments are filled with zeros.
     pub zero_fresh: bool,
-    /// Shares of capacity at which pressure becomes moderate, high and critical; rising, within 0 to 1.
+    /// Shares of capacity at which pressure becomes moderate, high and critical.
     pub pressure: [f64; 3],
     /// Which free block a request gets.
-    pub strategy: Strategy,
+    pub strategy: Fit,
     /// Whether pinned host memory is given when a device has none left.
     pub fallback: bool,
 }
 
 impl Default for Values {
     fn default() -> Self {
-        Self {
-            capacity: 0,
-            granule: ARENA.granule,
-            small_threshold: ARENA.small_threshold,
-            segment: ARENA.segment,
-            pooled_per_bucket: ARENA.pooled_per_bucket,
-            device_fraction: 0.9,
-            min_free: 512 * MIB,
-            zero_fresh: false,
-            pressure: [0.6, 0.8, 0.95],
-            strategy: Strategy::default(),
-            fallback: false,
-        }
+        Self::of(Profile::Usual)
     }
 }
 
 impl Values {
-    /// The one place where settings are judged.
+    /// The defaults of a profile.
+    fn of(profile: Profile) -> Self {
+        let default = |spec: Spec| spec.of(profile).default;
+        Self {
+            capacity: default(settings::CAPACITY).number(),
+            granule: default(settings::GRANULE).number(),
+            small_threshold: default(settings::SMALL_THRESHOLD).number(),
+            segment: default(settings::SEGMENT).number(),
+            pooled_per_bucket: default(settings::POOLED_PER_BUCKET).number() as u32,
+            device_fraction: default(settings::DEVICE_FRACTION).share(),
+            min_free: default(settings::MIN_FREE).number(),
+            zero_fresh: default(settings::ZERO_FRESH).is_on(),
+            pressure: default(settings::PRESSURE).shares(),
+            strategy: Fit::ALL[default(settings::STRATEGY).word()],
+            fallback: default(settings::FALLBACK).is_on(),
+        }
+    }
+
+    /// Sets what a row of the table names to a value that the row accepts.
+    fn set(&mut self, name: &str, value: Value) {
+        match name {
+            "capacity" => self.capacity = value.number(),
+            "granule" => self.granule = value.number(),
+            "small_threshold" => self.small_threshold = value.number(),
+            "segment" => self.segment = value.number(),
+            "pooled_per_bucket" => self.pooled_per_bucket = value.number() as u32,
+            "device_fraction" => self.device_fraction = value.share(),
+            "min_free" => self.min_free = value.number(),
+            "zero_fresh" => self.zero_fresh = value.is_on(),
+            "pressure" => self.pressure = value.shares(),
+            "strategy" => self.strategy = Fit::ALL[value.word()],
+            "fallback" => self.fallback = value.is_on(),
+            _ => {}
+        }
+    }
+
+    /// The value of a setting, and its text; `None` where any value of its type will do.
+    fn bounded(&self, name: &str) -> Option<(Value, String)> {
+        let [moderate, high, critical] = self.pressure;
+        let number = |number: u64| Some((Value::Number(number), number.to_string()));
+        match name {
+            "capacity" => number(self.capacity),
+            "granule" => number(self.granule),
+            "segment" => number(self.segment),
+            "device_fraction" => Some((Value::Share(self.device_fraction), self.device_fraction.to_string())),
+            "pressure" => Some((Value::Shares(self.pressure), format!("{moderate},{high},{critical}"))),
+            _ => None,
+        }
+    }
+
+    /// Checks everything.
     ///
     /// # Errors
     /// The first setting that is out of bounds.
     pub fn check(self) -> Result<Config, ConfigError> {
-        let Self { granule, segment, device_fraction, pressure, .. } = self;
-        let no_bytes = |name, value: u64, allowed| Err(ConfigError::new(name, value, allowed));
-        if !granule.is_power_of_two() || granule > 2 * MIB {
-            return no_bytes("granule", granule, "a power of two from 1 to 2MiB");
+        let checked = settings::check(Surface::Config, |name| self.bounded(name).map(|(value, _)| value));
+        match checked {
+            Ok(()) => Ok(Config(self)),
+            Err(bad) => {
+                let value = self.bounded(bad.name).map_or(String::new(), |(_, text)| text);
+                Err(ConfigError { name: bad.name.into(), value, allowed: bad.allowed })
+            }
         }
-        if segment < granule || segment > 1 << 48 {
-            return no_bytes("segment", segment, "at least the granule, at most 2^48 bytes");
-        }
-        if self.capacity != 0 && self.capacity < segment {
-            return no_bytes("capacity", self.capacity, "0 (not limited) or at least a segment");
-        }
-        if !(device_fraction > 0.0 && device_fraction <= 1.0) {
-            return Err(ConfigError::new("device_fraction", device_fraction, "above 0, at most 1"));
-        }
-        let [moderate, high, critical] = pressure;
-        if !(0.0 < moderate && moderate < high && high < critical && critical <= 1.0) {
-            let value = format!("{moderate},{high},{critical}");
-            return Err(ConfigError::new("pressure", value, "three rising shares above 0, at most 1"));
-        }
-        Ok(Config(self))
     }
 }
 
@@ -143,8 +143,8 @@ impl Values {
 ///
 /// # Example
 /// ```
-/// use terrace::config::{Config, Strategy};
-/// let config = Config::builder().granule(256).strategy(Strategy::Best).build()?;
+/// use terrace::{Config, engine::Fit};
+/// let config = Config::builder().granule(256).strategy(Fit::Best).build()?;
 /// assert_eq!(config.pooled_per_bucket, 8);
 /// let error = Config::builder().granule(100).build().unwrap_err();
 /// assert_eq!(error.to_string(), "granule is `100`; allowed: a power of two from 1 to 2MiB");
@@ -168,22 +168,22 @@ impl Config {
     ///
     /// Many sizes come back, so more of each is kept than by default, on a device too.
     pub fn inference() -> Builder {
-        Self::builder().pooled_per_bucket(128)
+        Values::of(Profile::Inference).into()
     }
 
     /// Starts from values for a small or shared device: little is kept, segments are small.
     pub fn constrained() -> Builder {
-        Self::builder().pooled_per_bucket(2).segment(2 * MIB).device_fraction(0.5)
+        Values::of(Profile::Constrained).into()
     }
 
     /// Starts from values for training: steps repeat, segments are large.
     pub fn training() -> Builder {
-        Self::builder().pooled_per_bucket(64).segment(64 * MIB)
+        Values::of(Profile::Training).into()
     }
 
     /// Starts from what a device has when nothing is said: `DeviceOptions::default()`, as values.
     pub fn device() -> Builder {
-        Self::builder().granule(256).pooled_per_bucket(64).segment(4 * MIB)
+        Values::of(Profile::Device).into()
     }
 
     /// What an arena is to be told: `base`, for its kind of source, with this configuration's values.
@@ -244,13 +244,7 @@ pub struct ConfigError {
     /// Its value.
     pub value: String,
     /// What would be allowed.
-    pub allowed: &'static str,
-}
-
-impl ConfigError {
-    fn new(name: &str, value: impl ToString, allowed: &'static str) -> Self {
-        Self { name: name.into(), value: value.to_string(), allowed }
-    }
+    pub allowed: Allowed,
 }
 
 impl fmt::Display for ConfigError {

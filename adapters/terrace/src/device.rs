@@ -13,7 +13,6 @@ use crate::config::{Builder, Config};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
-use terrace_core::Fit;
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
@@ -178,7 +177,7 @@ impl From<&Config> for DeviceOptions {
             segment: config.segment,
             zero_fresh: config.zero_fresh,
             pressure: config.pressure,
-            strategy: Fit::from(config.strategy),
+            strategy: config.strategy,
             fallback: config.fallback,
             ..Self::default()
         }

@@ -1,7 +1,7 @@
 //! Configuration: defaults, presets, variables, files; every bad value named.
 
 use std::ffi::OsString;
-use terrace::config::{Config, ConfigError, Strategy, Values};
+use terrace::config::{Config, ConfigError, Values};
 use terrace::engine::{Fit, arena};
 
 /// What a builder makes of variables.
@@ -14,7 +14,7 @@ fn variables(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
 fn defaults_are_what_is_promised() {
     let config = Config::default();
     assert_eq!((config.device_fraction, config.min_free, config.pooled_per_bucket), (0.9, 512 << 20, 8));
-    assert_eq!((config.pressure, config.strategy, config.zero_fresh), ([0.6, 0.8, 0.95], Strategy::Best, false));
+    assert_eq!((config.pressure, config.strategy, config.zero_fresh), ([0.6, 0.8, 0.95], Fit::Best, false));
     assert_eq!(Config::builder().build(), Ok(config));
 }
 
@@ -31,7 +31,7 @@ fn presets_are_valid_and_differ() {
 #[test]
 fn every_variable_sets_its_setting() {
     let config = variables(&[
-        ("TERRACE_CAPACITY", "8GiB"),
+        ("TERRACE_CAPACITY", "8GB"),
         ("TERRACE_GRANULE", "256"),
         ("TERRACE_SMALL_THRESHOLD", "64 KiB"),
         ("TERRACE_SEGMENT", "1MiB"),
@@ -55,7 +55,7 @@ fn every_variable_sets_its_setting() {
         min_free: 0,
         zero_fresh: true,
         pressure: [0.1, 0.2, 1.0],
-        strategy: Strategy::Worst,
+        strategy: Fit::Worst,
         fallback: true,
     };
     assert_eq!(config, Ok(expected.check().unwrap()));
@@ -64,7 +64,7 @@ fn every_variable_sets_its_setting() {
 #[test]
 fn bad_variables_name_variable_value_and_form() {
     for (name, value, allowed) in [
-        ("TERRACE_CAPACITY", "8GB", "512MiB"),
+        ("TERRACE_CAPACITY", "8GX", "512MiB"),
         ("TERRACE_CAPACITY", "-1", "whole bytes"),
         ("TERRACE_CAPACITY", "", "whole bytes"),
         ("TERRACE_MIN_FREE", "16777216TiB", "below 2^64"),
@@ -108,7 +108,7 @@ fn settings_out_of_bounds_are_named() {
 fn files_are_checked_too_and_unknown_keys_are_refused() {
     let parse = |text| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
     assert_eq!(parse("{}"), Ok(Config::default()));
-    assert_eq!(parse(r#"{"strategy": "best", "granule": 64}"#).unwrap().strategy, Strategy::Best);
+    assert_eq!(parse(r#"{"strategy": "best", "granule": 64}"#).unwrap().strategy, Fit::Best);
     assert!(parse(r#"{"granule": 100}"#).unwrap_err().starts_with("granule is `100`; allowed: a power of two"));
     assert!(parse(r#"{"granul": 64}"#).unwrap_err().contains("unknown field `granul`"));
     let config = Config::training().build().unwrap();
@@ -118,7 +118,7 @@ fn files_are_checked_too_and_unknown_keys_are_refused() {
 #[test]
 fn an_arena_takes_what_concerns_it() {
     let config = Config::builder().granule(256).small_threshold(8 << 10).segment(4 << 20).pooled_per_bucket(3);
-    let config = config.zero_fresh(true).strategy(Strategy::First).build().unwrap();
+    let config = config.zero_fresh(true).strategy(Fit::First).build().unwrap();
     for base in [arena::ArenaSettings::growing(), arena::ArenaSettings::segments()] {
         let settings = config.arena(base);
         let taken = (
@@ -132,5 +132,5 @@ fn an_arena_takes_what_concerns_it() {
         assert_eq!((settings.slack, settings.space), (base.slack, base.space), "its kind's own");
         assert_eq!(Config::default().arena(base), base, "one set of defaults");
     }
-    assert_eq!(Fit::from(config.strategy), Fit::First);
+    assert_eq!(config.strategy, Fit::First);
 }

@@ -1,8 +1,9 @@
 //! Every setting of the table in `terrace::config` does what it says to a device.
 
 use std::process::Command;
-use terrace::config::{Builder, Config, Strategy};
+use terrace::config::{Builder, Config};
 use terrace::device::{Device, DeviceError, DeviceOptions, PoolOrigin};
+use terrace::engine::Fit;
 use terrace::engine::pressure::Level;
 use terrace_tests::manual::Manual;
 
@@ -97,11 +98,11 @@ fn pressure_begins_where_it_is_said_to() {
     assert_eq!(level(Config::device().pressure([0.1, 0.2, 0.25])), Level::Critical);
     let options = DeviceOptions { pressure: [0.5, 0.4, 0.9], ..DeviceOptions::default() };
     let refused = Device::open(Manual::new(1 << 30, true), options);
-    assert!(matches!(refused, Err(DeviceError::BadOption(rule)) if rule.contains("rising")), "{refused:?}");
+    assert!(matches!(&refused, Err(DeviceError::BadOption(rule)) if rule.contains("rising")), "{refused:?}");
 }
 
 /// Gaps of 6, 4 and 8 MiB, in this order of addresses: which of them has a block of 3 MiB.
-fn chosen(strategy: Strategy) -> usize {
+fn chosen(strategy: Fit) -> usize {
     let device = device(Config::device().strategy(strategy));
     let stream = device.stream().expect("a stream");
     let all = [6, 2, 4, 2, 8, 2].map(|mib| device.allocate(&stream, mib * MIB).expect("a block"));
@@ -117,7 +118,7 @@ fn chosen(strategy: Strategy) -> usize {
 
 #[test]
 fn the_strategy_chooses_among_gaps() {
-    assert_eq!([Strategy::First, Strategy::Best, Strategy::Worst].map(chosen), [0, 1, 2]);
+    assert_eq!([Fit::First, Fit::Best, Fit::Worst].map(chosen), [0, 1, 2]);
 }
 
 #[test]

@@ -29,7 +29,8 @@ impl<B: Backend> DevicePool<B> {
         let settings = self.options.arena(false);
         let mut inner = self.inner();
         let arena = Arena::new(source, inner.fences.clone(), parts, settings);
-        let arena = arena.map_err(|_| DeviceError::BadOption("a graph's pool needs a granule of at most 2 MiB"))?;
+        let arena =
+            arena.map_err(|_| DeviceError::BadOption("a graph's pool needs a granule of at most 2 MiB".into()))?;
         let id = inner.next_graph;
         inner.next_graph += 1;
         inner.graphs.insert(id, Graph { arena, closing: None });

@@ -27,7 +27,7 @@ const SPACE: u64 = 4;
 impl<B: Backend> DevicePool<B> {
     /// Opens a pool over a backend.
     pub(crate) fn open(backend: B, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
-        options.check().map_err(DeviceError::BadOption)?;
+        options.check()?;
         let (backend, health) = (Arc::new(backend), Arc::new(DeviceHealth::new()));
         let min_free = min_free(backend.description(), &options);
         let fences = Fences::new(Arc::clone(&backend), Arc::clone(&health));
@@ -75,7 +75,7 @@ impl<B: Backend> DevicePool<B> {
         whose: &mut Option<StreamOwnership>,
     ) -> Result<Arc<StreamHandle>, DeviceError> {
         // Always succeeds: callers hold a reference to the pool.
-        let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped"))?;
+        let service = self.me.upgrade().ok_or(DeviceError::BadOption("the device was dropped".into()))?;
         let mut inner = self.inner();
         let owner = Owner(inner.next_owner);
         inner.fences.open(owner, raw).map_err(|fault| self.driver(fault))?;

@@ -63,7 +63,7 @@ impl UnifiedRing {
         match self.visibility {
             Visibility::System => Ok(Arc::clone(&self.memory)),
             Visibility::Device | Visibility::Copies => {
-                Err(DeviceError::BadOption("host and device take turns with this device's memory: use a lease"))
+                Err(DeviceError::BadOption("host and device take turns with this device's memory: use a lease".into()))
             }
         }
     }

@@ -70,7 +70,7 @@ impl TransferEngine {
     /// # Errors
     /// [`DeviceError::BadOption`]; as for [`TransferEngine::new`].
     pub fn with(device: &Device, options: TransferOptions) -> Result<Self, DeviceError> {
-        options.check().map_err(DeviceError::BadOption)?;
+        options.check().map_err(|rule| DeviceError::BadOption(rule.into()))?;
         let service = Arc::clone(device.service());
         service.health().check().map_err(|fault| service.error(fault))?;
         let shared = Arc::new(EngineShared::new(service, options));
@@ -80,7 +80,7 @@ impl TransferEngine {
             let lane = Lane::new(Arc::clone(&shared))?;
             let thread = thread::Builder::new().name("terrace-transfer".into()).spawn(|| lane.run());
             let rule = "the system gives no thread for a transfer engine's lanes: use fewer, or raise its limit";
-            handle.lanes.push(thread.map_err(|_| DeviceError::BadOption(rule))?);
+            handle.lanes.push(thread.map_err(|_| DeviceError::BadOption(rule.into()))?);
         }
         Ok(Self { handle: Arc::new(handle), device: device.clone(), class: Priority::Normal })
     }

@@ -203,7 +203,7 @@ mod tests {
         for error in [
             None,
             Some(DeviceError::Cancelled),
-            Some(DeviceError::BadOption("a failure")),
+            Some(DeviceError::BadOption("a failure".into())),
             None,
             Some(DeviceError::Cancelled),
         ] {

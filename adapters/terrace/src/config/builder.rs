@@ -1,33 +1,15 @@
 //! Collects settings, from code or from `TERRACE_*` variables, to be checked once.
 //!
-//! Promises upward: later calls win; nothing is judged before [`Builder::build`] but the form of variables; a variable
+//! Promises upward: later calls win; a variable is checked when it is read, what code sets by [`Builder::build`]; a variable
 //! of the process that is probably misspelt is told once, on the standard error stream.
-//! Asks from below: values from texts.
+//! Asks from below: the core's table, which parses.
 
-use super::value::{parse_bytes, parse_shares, parse_strategy, parse_switch};
-use super::{Config, ConfigError, Strategy, Values};
+use super::{Config, ConfigError, Values};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::sync::Once;
-use terrace_core::spelling;
-
-/// Every variable begins so.
-const PREFIX: &str = "TERRACE_";
-
-/// The variables.
-const NAMES: [&str; 11] = [
-    "TERRACE_CAPACITY",
-    "TERRACE_DEVICE_FRACTION",
-    "TERRACE_FALLBACK",
-    "TERRACE_GRANULE",
-    "TERRACE_MIN_FREE",
-    "TERRACE_POOLED_PER_BUCKET",
-    "TERRACE_PRESSURE",
-    "TERRACE_SEGMENT",
-    "TERRACE_SMALL_THRESHOLD",
-    "TERRACE_STRATEGY",
-    "TERRACE_ZERO_FRESH",
-];
+use terrace_core::Fit;
+use terrace_core::settings::{self, Surface};
 
 /// Collects values.
 ///
@@ -97,7 +79,7 @@ impl Builder {
     }
 
     /// Sets [`Values::strategy`].
-    pub fn strategy(mut self, strategy: Strategy) -> Self {
+    pub fn strategy(mut self, strategy: Fit) -> Self {
         self.0.strategy = strategy;
         self
     }
@@ -111,7 +93,7 @@ impl Builder {
     /// Takes what the process's `TERRACE_*` variables say over what was set.
     ///
     /// # Errors
-    /// A variable whose value has not the form of its setting. Variables of other names are left alone; one whose name
+    /// A variable whose value its setting does not accept. Variables of other names are left alone; one whose name
     /// differs from a setting's by a letter or two is told on the standard error stream, once in a process.
     pub fn environment(self) -> Result<Self, ConfigError> {
         static TOLD: Once = Once::new();
@@ -137,37 +119,18 @@ impl Builder {
     /// ```
     pub fn variables(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, ConfigError> {
         for (name, value) in variables {
-            if let Some(setting) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
-                let value = value.to_string_lossy();
-                self.set(setting, value.trim())
-                    .map_err(|allowed| ConfigError::new(&format!("{PREFIX}{setting}"), &value, allowed))?;
-            }
+            let is_named = |variable: &str| name == variable;
+            let mut known = settings::of(Surface::Config);
+            let Some(spec) = known.find(|spec| spec.variable.is_some_and(is_named)) else { continue };
+            let text = value.to_string_lossy();
+            let value = spec.parse(text.trim()).map_err(|bad| ConfigError {
+                name: bad.name.into(),
+                value: text.into_owned(),
+                allowed: bad.allowed,
+            })?;
+            self.0.set(spec.name, value);
         }
         Ok(self)
-    }
-
-    /// Sets what a variable names; the allowed form when the value has another.
-    fn set(&mut self, setting: &str, value: &str) -> Result<(), &'static str> {
-        let values = &mut self.0;
-        match setting {
-            "CAPACITY" => values.capacity = parse_bytes(value)?,
-            "GRANULE" => values.granule = parse_bytes(value)?,
-            "SMALL_THRESHOLD" => values.small_threshold = parse_bytes(value)?,
-            "SEGMENT" => values.segment = parse_bytes(value)?,
-            "POOLED_PER_BUCKET" => {
-                values.pooled_per_bucket = value.parse().map_err(|_| "a whole number from 0 to 4294967295")?;
-            }
-            "DEVICE_FRACTION" => [values.device_fraction] = parse_shares(value, "a number above 0, at most 1")?,
-            "MIN_FREE" => values.min_free = parse_bytes(value)?,
-            "ZERO_FRESH" => values.zero_fresh = parse_switch(value)?,
-            "PRESSURE" => {
-                values.pressure = parse_shares(value, "three rising shares with commas, such as 0.6,0.8,0.95")?;
-            }
-            "FALLBACK" => values.fallback = parse_switch(value)?,
-            "STRATEGY" => values.strategy = parse_strategy(value)?,
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Checks everything.
@@ -181,17 +144,18 @@ impl Builder {
 
 /// What is told of a variable that has no setting's name, but nearly.
 fn misspelt(name: &OsStr) -> Option<String> {
-    let name = name.to_str().filter(|name| name.starts_with(PREFIX))?;
-    Some(format!("{name} is no setting; {} is", spelling::nearest(name.as_bytes(), NAMES)?))
+    let name = name.to_str()?;
+    Some(format!("{name} is no setting; {} is", settings::misspelt(Surface::Config, name.as_bytes())?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, NAMES, misspelt};
+    use super::{Config, misspelt};
+    use terrace_core::settings::{Surface, variables};
 
     #[test]
     fn each_name_is_a_setting_that_refuses_nonsense() {
-        for name in NAMES {
+        for name in variables(Surface::Config) {
             let read = Config::builder().variables([(name.into(), "nonsense".into())]);
             assert!(read.is_err_and(|error| error.to_string().contains(name)), "{name}");
         }

@@ -39,10 +39,10 @@ fn the_first_error_is_told() {
     for _ in 0..2 {
         assert!(matches!(job.take(10, Instant::now()), JobStep::Some(..)));
     }
-    job.failed(DeviceError::BadOption("first")).act();
-    job.failed(DeviceError::BadOption("second")).act();
+    job.failed(DeviceError::BadOption("first".into())).act();
+    job.failed(DeviceError::BadOption("second".into())).act();
     let end = job.wait();
-    assert!(end.result == Err(DeviceError::BadOption("first")) && end.touched);
+    assert!(end.result == Err(DeviceError::BadOption("first".into())) && end.touched);
 }
 
 #[test]
