@@ -2,24 +2,12 @@
 //!
 //! Promises upward: a value is checked before it is taken; a bad one changes nothing, and the error says what would do.
 //! In the environment a bad value costs one line on standard error.
-//! Asks from below: [`os::variable`].
-//!
-//! | name | values | default |
-//! | --- | --- | --- |
-//! | `TERRACE_PURGE_DELAY` | `250ms`, `2s`, `0`, `never` | `250ms`: free memory goes back to the system after one to two of these |
-//! | `TERRACE_BACKGROUND` | `auto`, `0`, `1` | `auto`: a thread does it once more than 32 MiB wait or several threads work; with `1` from the first on |
-//! | `TERRACE_HUGE_PAGES` | `default`, `always`, `never` | `default`: what the system does anyway |
-//! | `TERRACE_NUMA` | `default`, `local`, `interleave`, `bind:0,2` | `default`: the policy of the process |
-//! | `TERRACE_CACHE` | `0` to `32K` | `32K`: bytes of one size class that a thread keeps |
-//! | `TERRACE_LIMIT` | `2G`, `none` | `none`: pages that may be held |
-//! | `TERRACE_DEEPBIND` | `0`, `1` | `0`: `dlopen` of the preloaded library ignores `RTLD_DEEPBIND` |
-//! | `TERRACE_STATS` | `0`, `1` | `0`: statistics on standard error when the process ends |
-//! | `TERRACE_CHECK` | `0`, `1` | `0`: for debugging: `check` when the process ends, which an inconsistency aborts |
+//! Asks from below: [`os::variable`]; names, ranges and defaults from the core's table (README.md shows them).
 
 use crate::{class, os, purge_clock};
-use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use terrace_core::spelling::nearest;
+pub use terrace_core::settings::BadSetting;
+use terrace_core::settings::{self, Allowed, Surface, Value};
 
 /// One setting with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,81 +74,69 @@ pub enum Numa {
     Bind(u64),
 }
 
-/// A value that a setting refused; nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadSetting {
-    /// The setting's name, as in the environment.
-    pub name: &'static str,
-    /// The values that the setting takes.
-    pub expected: &'static str,
-}
-
-impl fmt::Display for BadSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} takes {}; it stays as it was", self.name, self.expected)
-    }
-}
-
-impl core::error::Error for BadSetting {}
-
 /// Milliseconds; `u32::MAX`: for ever.
-static PURGE_DELAY: AtomicU32 = AtomicU32::new(250);
-/// 0 auto, 1 never, 2 always.
-static BACKGROUND: AtomicU32 = AtomicU32::new(0);
-static DEEPBIND: AtomicBool = AtomicBool::new(false);
-static STATS: AtomicBool = AtomicBool::new(false);
-static CHECK: AtomicBool = AtomicBool::new(false);
-/// 0 default, 1 always, 2 never.
-static HUGE_PAGES: AtomicU32 = AtomicU32::new(0);
+static PURGE_DELAY: AtomicU32 = AtomicU32::new(match settings::PURGE_DELAY.default.delay() {
+    Some(delay) => delay,
+    None => u32::MAX,
+});
+/// Which of [`Background::ALL`].
+static BACKGROUND: AtomicU32 = AtomicU32::new(settings::BACKGROUND.default.word() as u32);
+static DEEPBIND: AtomicBool = AtomicBool::new(settings::DEEPBIND.default.word() == 1);
+static STATS: AtomicBool = AtomicBool::new(settings::STATS.default.word() == 1);
+static CHECK: AtomicBool = AtomicBool::new(settings::CHECK.default.word() == 1);
+/// Which of [`HugePages::ALL`].
+static HUGE_PAGES: AtomicU32 = AtomicU32::new(settings::HUGE_PAGES.default.word() as u32);
 /// The number of `linux/mempolicy.h`; 0 default.
 static NUMA_POLICY: AtomicU32 = AtomicU32::new(0);
 static NUMA_NODES: AtomicU64 = AtomicU64::new(0);
-static CACHE: AtomicUsize = AtomicUsize::new(class::LARGEST);
-static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+static CACHE: AtomicUsize = AtomicUsize::new(settings::CACHE.default.number() as usize);
+static LIMIT: AtomicUsize = AtomicUsize::new(settings::LIMIT.default.number() as usize);
 
-/// Every name, and the values it takes.
-const NAMES: [(&str, &str); 9] = [
-    ("TERRACE_PURGE_DELAY", "milliseconds (250, 250ms), seconds (2s), or `never`"),
-    ("TERRACE_BACKGROUND", "`auto`, 0 or 1"),
-    ("TERRACE_HUGE_PAGES", "`default`, `always` or `never`"),
-    ("TERRACE_NUMA", "`default`, `local`, `interleave` or `bind:` with node numbers below 64 (bind:0,2)"),
-    ("TERRACE_CACHE", "bytes up to 32K"),
-    ("TERRACE_LIMIT", "bytes, at least 4M (512M, 2G), or `none`"),
-    ("TERRACE_DEEPBIND", "0 or 1"),
-    ("TERRACE_STATS", "0 or 1"),
-    ("TERRACE_CHECK", "0 or 1"),
-];
+// A thread caches blocks of all size classes, and of no more bytes.
+const _: () =
+    assert!(matches!(settings::CACHE.allowed, Allowed::Bytes(bounds) if bounds.most == class::LARGEST as u64));
 
 /// The error for an unknown name.
-const UNKNOWN: BadSetting = BadSetting {
-    name: "a setting",
-    expected: "one of the names PURGE_DELAY, BACKGROUND, HUGE_PAGES, NUMA, CACHE, LIMIT, DEEPBIND, STATS, CHECK, each after TERRACE_",
-};
+const UNKNOWN: BadSetting = BadSetting { name: "a setting", allowed: Allowed::Variable(Surface::Host) };
+
+impl Background {
+    /// All, in the order of the setting's words and of [`BACKGROUND`].
+    const ALL: [Self; 3] = [Self::Auto, Self::Never, Self::Always];
+}
+
+impl HugePages {
+    /// All, in the order of the setting's words and of [`HUGE_PAGES`].
+    const ALL: [Self; 3] = [Self::Default, Self::Always, Self::Never];
+}
 
 impl Setting {
     /// Parses a setting: its name as in the environment, its value as a person writes it.
     ///
     /// # Errors
     /// A value that the name does not take, or an unknown name.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_host::Setting;
+    /// assert_eq!(Setting::parse("TERRACE_LIMIT", "2G"), Ok(Setting::Limit(2 << 30)));
+    /// let bad = Setting::parse("TERRACE_CACHE", "1M").unwrap_err();
+    /// assert_eq!(bad.to_string(), "TERRACE_CACHE takes whole bytes from 0 to 32KiB");
+    /// ```
     pub fn parse(name: &str, value: &str) -> Result<Self, BadSetting> {
-        let Some(at) = NAMES.iter().position(|(known, _)| *known == name) else { return Err(UNKNOWN) };
-        let (name, expected) = NAMES[at];
-        let parsed = match at {
-            0 => duration(value).map(Self::PurgeDelay),
-            1 if value == "auto" => Some(Self::Background(Background::Auto)),
-            1 => switch(value).map(|on| Self::Background(if on { Background::Always } else { Background::Never })),
-            2 => huge(value).map(Self::HugePages),
-            3 => numa(value).map(Self::Numa),
-            4 => bytes(value).map(Self::Cache),
-            5 if value == "none" => Some(Self::Limit(usize::MAX)),
-            5 => bytes(value).map(Self::Limit),
-            6 => switch(value).map(Self::Deepbind),
-            7 => switch(value).map(Self::Stats),
-            _ => switch(value).map(Self::Check),
-        };
-        let bad = BadSetting { name, expected };
-        let setting = parsed.ok_or(bad)?;
-        if setting.is_sound() { Ok(setting) } else { Err(bad) }
+        let spec = settings::of(Surface::Host).find(|spec| spec.variable == Some(name)).ok_or(UNKNOWN)?;
+        Ok(match (spec.name, spec.parse(value)?) {
+            ("purge_delay", Value::Delay(delay)) => Self::PurgeDelay(delay),
+            ("background", Value::Word(at)) => Self::Background(Background::ALL[at]),
+            ("huge_pages", Value::Word(at)) => Self::HugePages(HugePages::ALL[at]),
+            ("numa", Value::Word(at)) => Self::Numa([Numa::Default, Numa::Local, Numa::Interleave][at]),
+            ("numa", Value::Nodes(nodes)) => Self::Numa(Numa::Bind(nodes)),
+            ("cache", Value::Number(bytes)) => Self::Cache(bytes as usize),
+            ("limit", Value::Number(bytes)) => Self::Limit(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            ("deepbind", Value::Word(at)) => Self::Deepbind(at == 1),
+            ("stats", Value::Word(at)) => Self::Stats(at == 1),
+            ("check", Value::Word(at)) => Self::Check(at == 1),
+            _ => return Err(UNKNOWN),
+        })
     }
 
     /// Applies the setting to the process.
@@ -168,9 +144,10 @@ impl Setting {
     /// # Errors
     /// A number out of bounds.
     pub fn apply(self) -> Result<(), BadSetting> {
-        if !self.is_sound() {
-            let (name, expected) = NAMES[if matches!(self, Self::Cache(_)) { 4 } else { 5 }];
-            return Err(BadSetting { name, expected });
+        match self {
+            Self::Cache(bytes) => _ = settings::CACHE.accept(Value::Number(bytes as u64))?,
+            Self::Limit(bytes) => _ = settings::LIMIT.accept(Value::Number(bytes as u64))?,
+            _ => {}
         }
         match self {
             Self::PurgeDelay(delay) => PURGE_DELAY.store(delay.unwrap_or(u32::MAX), Relaxed),
@@ -197,16 +174,6 @@ impl Setting {
         }
         Ok(())
     }
-
-    /// Whether the number is within its bounds.
-    fn is_sound(self) -> bool {
-        match self {
-            Self::Cache(bytes) => bytes <= class::LARGEST,
-            // The emergency pool is 2 MiB of it, caches and the first spans about one.
-            Self::Limit(bytes) => bytes >= 4 << 20,
-            _ => true,
-        }
-    }
 }
 
 /// Whether the environment was read.
@@ -228,12 +195,12 @@ fn apply_environment() {
         if !name.starts_with(b"TERRACE_") {
             return;
         }
-        if let Some(known) = nearest(name, NAMES.iter().map(|(known, _)| *known)) {
+        if let Some(known) = settings::misspelt(Surface::Host, name) {
             let name = core::str::from_utf8(name).unwrap_or("a variable");
             crate::report::line(format_args!("{name} is no setting; {known} is"));
         }
     });
-    for (name, _) in NAMES {
+    for name in settings::variables(Surface::Host) {
         let mut key = [0; 32];
         key[..name.len()].copy_from_slice(name.as_bytes());
         key[name.len()] = b'=';
@@ -241,7 +208,7 @@ fn apply_environment() {
         let Some(value) = os::variable(key) else { continue };
         let text = value.to_str().unwrap_or("");
         if let Err(bad) = Setting::parse(name, text).and_then(Setting::apply) {
-            crate::report::line(format_args!("{name}={text}: {bad}"));
+            crate::report::line(format_args!("{name}={text}: {bad}; it stays as it was"));
         }
     }
 }
@@ -251,7 +218,7 @@ pub(crate) fn purge_delay() -> Option<u64> {
 }
 
 pub(crate) fn background() -> Background {
-    [Background::Auto, Background::Never, Background::Always][BACKGROUND.load(Relaxed) as usize % 3]
+    Background::ALL[BACKGROUND.load(Relaxed) as usize % Background::ALL.len()]
 }
 
 /// Whether `RTLD_DEEPBIND` stays as the program set it.
@@ -286,63 +253,4 @@ pub(crate) fn cache_bytes() -> usize {
 
 pub(crate) fn limit() -> usize {
     LIMIT.load(Relaxed)
-}
-
-/// A number with a unit of time.
-fn duration(text: &str) -> Option<Option<u32>> {
-    if text == "never" {
-        return Some(None);
-    }
-    let (number, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(number), _) => (number, 1),
-        (None, Some(number)) => (number, 1000),
-        (None, None) => (text, 1),
-    };
-    let number: u32 = number.parse().ok()?;
-    number.checked_mul(unit).filter(|&delay| delay < u32::MAX).map(Some)
-}
-
-/// A number of bytes, with `K`, `M`, `G` or `T` behind it.
-fn bytes(text: &str) -> Option<usize> {
-    let shift = match text.as_bytes().last()? {
-        b'K' | b'k' => 10,
-        b'M' | b'm' => 20,
-        b'G' | b'g' => 30,
-        b'T' | b't' => 40,
-        _ => 0,
-    };
-    let number: usize = text[..text.len() - usize::from(shift > 0)].parse().ok()?;
-    number.checked_mul(1 << shift)
-}
-
-fn switch(text: &str) -> Option<bool> {
-    match text {
-        "1" => Some(true),
-        "0" => Some(false),
-        _ => None,
-    }
-}
-
-fn huge(text: &str) -> Option<HugePages> {
-    match text {
-        "default" => Some(HugePages::Default),
-        "always" => Some(HugePages::Always),
-        "never" => Some(HugePages::Never),
-        _ => None,
-    }
-}
-
-fn numa(text: &str) -> Option<Numa> {
-    match text {
-        "default" => Some(Numa::Default),
-        "local" => Some(Numa::Local),
-        "interleave" => Some(Numa::Interleave),
-        _ => {
-            let mut nodes = 0u64;
-            for node in text.strip_prefix("bind:")?.split(',') {
-                nodes |= 1u64.checked_shl(node.parse().ok()?)?;
-            }
-            Some(Numa::Bind(nodes))
-        }
-    }
 }

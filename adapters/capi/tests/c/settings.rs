@@ -21,13 +21,13 @@ const BAD: [(&str, &str); 18] = [
     ("TERRACE_CACHE", "K"),
     ("TERRACE_LIMIT", "10"),
     ("TERRACE_LIMIT", "99999999999999999999T"),
-    ("TERRACE_LIMIT", "2 G"),
+    ("TERRACE_LIMIT", "2 GX"),
     ("TERRACE_DEEPBIND", "yes"),
     ("TERRACE_STATS", "yes"),
     ("TERRACE_CHECK", "yes"),
 ];
 
-const GOOD: [(&str, &str); 20] = [
+const GOOD: [(&str, &str); 21] = [
     ("TERRACE_PURGE_DELAY", "0"),
     ("TERRACE_PURGE_DELAY", "never"),
     ("TERRACE_PURGE_DELAY", "250ms"),
@@ -45,6 +45,7 @@ const GOOD: [(&str, &str); 20] = [
     ("TERRACE_CACHE", "0"),
     ("TERRACE_CACHE", "4K"),
     ("TERRACE_LIMIT", "2G"),
+    ("TERRACE_LIMIT", "2 gib"),
     ("TERRACE_LIMIT", "none"),
     ("TERRACE_CHECK", "0"),
     ("TERRACE_CHECK", "1"),
