@@ -3,74 +3,47 @@
 //! Promises upward: the options, or a message that names the variable, its value and the allowed values.
 //! Asks from below: a lookup function, so that tests need no environment.
 
-use terrace_core::spelling;
+use terrace_core::settings::{self, CAPACITY, DEVICE_FRACTION, ORIGIN, PEERS, Profile, Spec, Surface, Value};
 use terrace_device::{DeviceOptions, PoolOrigin};
-
-/// Limit of the bytes reserved from a device: a number, optionally with `K`, `M`, `G` or `T` (powers of 1024).
-const CAPACITY: &str = "TERRACE_TORCH_CAPACITY";
-/// Limit as a fraction of the device's memory, above 0 and at most 1.
-const FRACTION: &str = "TERRACE_TORCH_FRACTION";
-/// The origin of memory: a name of [`ORIGINS`].
-const ORIGIN: &str = "TERRACE_TORCH_ORIGIN";
-
-const ORIGINS: [(&str, PoolOrigin); 5] = [
-    ("auto", PoolOrigin::Auto),
-    ("pages", PoolOrigin::Pages),
-    ("segments", PoolOrigin::Segments),
-    ("driver-pool", PoolOrigin::DriverPool),
-    ("managed", PoolOrigin::Managed),
-];
 
 /// The warning for a variable whose name nearly matches one of these.
 pub fn misspelt(name: &str) -> Option<String> {
-    let known = spelling::nearest(name.as_bytes(), [CAPACITY, FRACTION, ORIGIN])?;
+    let known = settings::misspelt(Surface::Torch, name.as_bytes())?;
     Some(format!("terrace: {name} is no setting; {known} is"))
 }
 
 /// The options that the environment sets.
 pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<DeviceOptions, String> {
-    // As PyTorch's own allocator, use all of the device's memory by default. PyTorch enables peer access between devices without
-    // telling its allocator, so memory must always be accessible to peers.
-    let mut options = DeviceOptions { device_fraction: 1.0, peers: true, ..DeviceOptions::default() };
-    let given = |name: &'static str| lookup(name).filter(|value| !value.trim().is_empty());
-    if let Some(text) = given(CAPACITY) {
-        let wanted = "bytes above 0, such as 12G, 500M or 1073741824";
-        options.capacity = bytes(text.trim()).ok_or_else(|| refused(CAPACITY, &text, wanted))?;
-    }
-    if let Some(text) = given(FRACTION) {
-        let share = text.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-        options.device_fraction = share.ok_or_else(|| refused(FRACTION, &text, "a number above 0 and at most 1"))?;
-    }
-    if let Some(text) = given(ORIGIN) {
-        let known = ORIGINS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim()));
-        let wanted = ORIGINS.map(|(name, _)| name).join(", ");
-        options.origin = known.map(|(_, origin)| *origin).ok_or_else(|| refused(ORIGIN, &text, &wanted))?;
-    }
-    Ok(options)
+    let value = |spec: Spec| read(spec.of(Profile::Torch), &lookup);
+    Ok(DeviceOptions {
+        capacity: value(CAPACITY)?.number(),
+        device_fraction: value(DEVICE_FRACTION)?.share(),
+        origin: PoolOrigin::ALL[value(ORIGIN)?.word()],
+        peers: PEERS.of(Profile::Torch).default.is_on(),
+        ..DeviceOptions::default()
+    })
 }
 
-fn refused(name: &str, value: &str, wanted: &str) -> String {
-    format!("the variable {name} is `{value}`; it may be: {wanted}")
-}
-
-/// Parses a size; `12G`, `12GB` and `12GiB` are the same, in powers of 1024.
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+/// The value of a variable, in any case of letters; the default where the variable is not set or empty.
+fn read(spec: Spec, lookup: impl Fn(&str) -> Option<String>) -> Result<Value, String> {
+    let text = spec.variable.and_then(lookup).unwrap_or_default();
+    match text.trim() {
+        "" => Ok(spec.default),
+        trimmed => {
+            let refused = |name, allowed| format!("the variable {name} is `{text}`; it may be: {allowed}");
+            spec.parse(&trimmed.to_ascii_lowercase()).map_err(|bad| refused(bad.name, bad.allowed))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+
+    const CAPACITY: &str = "TERRACE_TORCH_CAPACITY";
+    const FRACTION: &str = "TERRACE_TORCH_FRACTION";
+    const ORIGIN: &str = "TERRACE_TORCH_ORIGIN";
 
     fn with(name: &'static str, value: &'static str) -> Result<DeviceOptions, String> {
         options(|asked| (asked == name).then(|| value.to_string()))
@@ -109,6 +82,20 @@ mod tests {
         }
         assert!(with(ORIGIN, "cloud").is_err_and(|message| message.contains("driver-pool")));
         assert_eq!(with(ORIGIN, "Segments").map(|options| options.origin), Ok(PoolOrigin::Segments));
+    }
+
+    #[test]
+    fn the_variables_are_those_of_the_table() {
+        let asked = RefCell::new(Vec::new());
+        options(|name| {
+            asked.borrow_mut().push(name.to_string());
+            None
+        })
+        .expect("defaults");
+        assert_eq!(asked.into_inner(), settings::variables(Surface::Torch).collect::<Vec<_>>());
+        for name in settings::variables(Surface::Torch) {
+            assert!(with(name, "nonsense").is_err_and(|message| message.contains(name)), "{name}");
+        }
     }
 
     #[test]

@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
+use terrace_core::settings::{CHUNK, MAINTENANCE_INTERVAL, MEMORY, PINNED_CAP, Profile, SHARE_OF_DISK, STAGING, Value};
 use terrace_device::Device;
 use terrace_file::{
-    ALIGN, Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
+    Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
 };
 use terrace_guard::{Process, ProcessOwned};
 
@@ -69,22 +70,12 @@ struct FileTier {
     device: String,
 }
 
-/// Default bytes of a chunk: a write in a file tier rewrites at least one.
-const CHUNK: usize = 1 << 20;
-
-/// Chunks that staging memory holds, for all copies together;
+/// Chunks that staging memory holds, for all copies together; but no more bytes than the setting says, unless two chunks
+/// are more: one is read while the other is written.
 const STAGE: u64 = 32;
-/// but no more bytes than this, beside `memory`, unless two chunks are more: one is read while the other is written.
-const STAGE_BYTES: u64 = 32 << 20;
 
 /// Bytes that each store keeps for its log.
 const LOG: u64 = 1 << 20;
-
-/// Default interval of maintenance: four times a second, some 20 us each.
-const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Default cap of a directory: one part in so many of the free space.
-const SHARE_OF_DISK: u64 = 4;
 
 impl ManagerBuilder {
     /// Sets how the program uses its buffers.
@@ -224,10 +215,8 @@ impl ManagerBuilder {
     /// # Errors
     /// At once: [`Error::BadSetting`], and errors of opening a directory. From the future: as [`build`](Self::build).
     pub fn build_async(mut self) -> Result<JoinHandle<Result<Manager, Error>>, Error> {
-        let chunk = self.chunk.unwrap_or(CHUNK);
-        if chunk == 0 || !chunk.is_multiple_of(ALIGN) || i32::try_from(chunk).is_err() {
-            return Err(Error::BadSetting("a chunk is a multiple of 4 KiB, below 2 GiB"));
-        }
+        let chunk =
+            CHUNK.accept(self.chunk.map_or(CHUNK.default, |bytes| Value::Number(bytes as u64)))?.number() as usize;
         let files = self.files()?;
         // Tasks need a thread if there are no files, or if the engine of a custom disk runs other tasks.
         let needs_worker = files.is_empty() || !(self.by_hand || self.tasks.has_driver());
@@ -242,14 +231,14 @@ impl ManagerBuilder {
         let (mut files, mut opened) = (Vec::new(), Vec::new());
         for RequestedDirectory { path, cap, kind } in std::mem::take(&mut self.directories) {
             if kind.is_some_and(|kind| !kind.is_disk()) {
-                return Err(Error::BadSetting("a directory is nvme, ssd or hdd: gpu and cpu are no disks"));
+                return Err(Error::BadSetting("a directory is nvme, ssd or hdd: gpu and cpu are no disks".into()));
             }
             if path.canonicalize().is_ok_and(|real| opened.contains(&real)) {
-                return Err(Error::BadSetting("a directory is one tier: it is named twice"));
+                return Err(Error::BadSetting("a directory is one tier: it is named twice".into()));
             }
             let disk = Directory::open(&path, self.engine, &self.tasks)?;
             opened.extend(path.canonicalize());
-            let options = StoreOptions::new(cap.unwrap_or_else(|| disk.free() / SHARE_OF_DISK));
+            let options = StoreOptions::new(cap.unwrap_or_else(|| SHARE_OF_DISK.default.part_of(disk.free())));
             let machine = machine.get_or_insert_with(|| Machine::detect(Vec::new()));
             let found = || machine.disk_of(&path).ok().and_then(|(found, _)| found.class.tier);
             let kind = kind.or_else(found);
@@ -264,10 +253,11 @@ impl ManagerBuilder {
 
     /// Opens the tiers of devices and memory, best first.
     fn addressed(&self) -> Result<Vec<ManagedTier>, Error> {
-        let preset_share = |bytes: u64| match self.preset {
-            Preset::Inference => bytes / 2,
-            Preset::Training => bytes / 4,
+        let profile = match self.preset {
+            Preset::Inference => Profile::Inference,
+            Preset::Training => Profile::Training,
         };
+        let preset_share = |bytes: u64| MEMORY.of(profile).default.part_of(bytes);
         let (mut made, mut joint) = (Vec::new(), None);
         for (device, bytes) in &self.devices {
             let gpu = DeviceTier::open(device)?;
@@ -284,7 +274,9 @@ impl ManagerBuilder {
         }
         let capacity = self.memory.unwrap_or_else(|| preset_share(detect::available_memory().unwrap_or(0)));
         if capacity == 0 && joint.is_some() {
-            return Err(Error::BadSetting("a device that shares the machine's memory needs some of it: see `memory`"));
+            return Err(Error::BadSetting(
+                "a device that shares the machine's memory needs some of it: see `memory`".into(),
+            ));
         }
         if capacity > 0 {
             let (device, storage) = match joint {
@@ -305,7 +297,9 @@ impl ManagerBuilder {
         let memory = tiers.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
         for FileTier { disk, options, kind, device } in files {
             if options.slab_bytes < chunk as u64 {
-                return Err(Error::BadSetting("a slab holds a chunk at least: raise the cap, or lower the chunk"));
+                return Err(Error::BadSetting(
+                    "a slab holds a chunk at least: raise the cap, or lower the chunk".into(),
+                ));
             }
             most_of_chunk = most_of_chunk.min(options.slab_bytes);
             let store = Store::open(disk, &self.tasks, &frames, options).await?;
@@ -323,7 +317,7 @@ impl ManagerBuilder {
             settings.tenants = self.tenants;
         }
         let ledger = Ledger::new(settings).map_err(Error::Setup)?;
-        let pinned_cap = self.pinned.unwrap_or(memory / 4 * 3);
+        let pinned_cap = self.pinned.unwrap_or_else(|| PINNED_CAP.default.part_of(memory));
         let shared = Arc::new_cyclic(|own| ManagerShared {
             own: own.clone(),
             tasks: self.tasks,
@@ -341,7 +335,7 @@ impl ManagerBuilder {
             state: Mutex::new(State::new(ledger, most)),
         });
         shared.adopt(most_of_chunk)?;
-        let interval = self.maintenance.unwrap_or(MAINTENANCE_INTERVAL);
+        let interval = self.maintenance.unwrap_or_else(maintenance_interval);
         let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.maintenance.set(maintenance);
         let shutdown = ProcessOwned::new(Arc::new(ShutdownGuard { shared: Arc::downgrade(&shared) }));
@@ -351,11 +345,16 @@ impl ManagerBuilder {
 
 /// Bytes of staging memory for chunks.
 fn stage(chunk: u64) -> u64 {
-    (chunk * STAGE).min(STAGE_BYTES.max(2 * chunk))
+    (chunk * STAGE).min(STAGING.default.number().max(2 * chunk))
+}
+
+/// The default; zero, which is none by itself, for never.
+fn maintenance_interval() -> Duration {
+    Duration::from_millis(MAINTENANCE_INTERVAL.default.delay().unwrap_or(0).into())
 }
 
 fn frames(bytes: u64, made: fn(usize) -> std::io::Result<FramePool>) -> Result<FramePool, Error> {
-    let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses"))?;
+    let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses".into()))?;
     made(bytes).map_err(|error| Error::Memory(error.kind()))
 }
 

@@ -2,8 +2,10 @@
 
 use crate::detect;
 use crate::ledger::{Refusal, Rejected, SetupError};
+use std::borrow::Cow;
 use std::fmt;
 use terrace_core::residence::Tier;
+use terrace_core::settings::BadSetting;
 use terrace_device::DeviceError;
 use terrace_file::{FileFault, StoreError};
 
@@ -100,13 +102,19 @@ pub enum Error {
         most: usize,
     },
     /// A setting is invalid.
-    BadSetting(&'static str),
+    BadSetting(Cow<'static, str>),
     /// The manager was dropped before the operation ended.
     Closed,
     /// A copy panicked: a bug in a disk, a backend, or here.
     Panicked,
     /// This is a forked child of the process that built the manager: build another manager here, on another directory.
     Forked,
+}
+
+impl From<BadSetting> for Error {
+    fn from(bad: BadSetting) -> Self {
+        Self::BadSetting(bad.to_string().into())
+    }
 }
 
 impl From<StoreError> for Error {
