@@ -78,11 +78,6 @@ impl Bounds {
         Self { least, most, ..Self::ANY }
     }
 
-    /// The same, as far as the relation to another setting permits.
-    pub(super) const fn related(self, relation: Relation) -> Self {
-        Self { relation, ..self }
-    }
-
     /// Whether the number is within the bounds, whatever other settings are.
     fn contains(&self, number: u64) -> bool {
         let fits = match self.step {

@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a name, a default, a range and the words for it stand here only; parsing and checking never allocate,
 //! so that an allocator may do both while it starts.
-//! Asks from below: names that are nearly the same.
+//! Asks from below: suggestions for misspelt names.
 //!
 //! A [`Surface`] is a place where settings are set: a structure of options, or variables of the environment. A
 //! [`Profile`] is a choice of defaults. The text of a value is parsed by its row of the table, [`Spec::parse`]; a value
@@ -36,10 +36,9 @@ pub enum Surface {
 }
 
 /// A choice of defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// What holds where nothing else is said.
-    #[default]
     Usual,
     /// The memory of a device.
     Device,
@@ -228,7 +227,7 @@ impl Surface {
     }
 }
 
-/// The value of a row of the table, by its form. A default has the form of its row, so a panic is a mistake in this workspace.
+/// The value of a row, by its form. A default has the form of its row: a panic is a mistake in this workspace.
 impl Value {
     /// The number.
     pub const fn number(self) -> u64 {

@@ -1,6 +1,7 @@
 //! The table: one constant for each setting.
 
 use super::Surface::{Arena, Config, Device, Host, Manager, Torch};
+use super::Value::{Delay, Number, Share, Shares, Switch, Word};
 use super::{Allowed, Bounds, Override, Profile, Relation, Spec, Step, Surface, Value};
 
 /// Every setting.
@@ -42,200 +43,161 @@ const ANY: Allowed = Allowed::Bytes(Bounds::ANY);
 const DIGIT: Allowed = Allowed::Word(&["0", "1"]);
 
 /// The most bytes to hold; 0: no limit but the share of the device and what is left to others.
-pub const CAPACITY: Spec = Spec {
-    variable: Some("TERRACE_CAPACITY"),
-    overrides: &[
-        // A device's pool may be smaller than a segment.
-        Override { allowed: Some(ANY), ..only(Profile::Device, Value::Number(0)) },
-        Override {
-            allowed: Some(Allowed::Bytes(Bounds::new(1, u64::MAX))),
-            variable: Some("TERRACE_TORCH_CAPACITY"),
-            ..only(Profile::Torch, Value::Number(0))
-        },
-    ],
-    ..row(
-        "capacity",
-        &[Config, Device, Torch],
-        Allowed::Bytes(Bounds::ANY.related(Relation::ZeroOrAtLeast("segment"))),
-        Value::Number(0),
-    )
-};
+pub const CAPACITY: Spec =
+    row("capacity", &[Config, Device, Torch], bytes(Relation::ZeroOrAtLeast("segment")), Number(0))
+        .variable("TERRACE_CAPACITY")
+        .overrides(&[
+            // A device's pool may be smaller than a segment.
+            only(Profile::Device, Number(0)).accepts(ANY),
+            only(Profile::Torch, Number(0))
+                .accepts(Allowed::Bytes(Bounds::new(1, u64::MAX)))
+                .variable("TERRACE_TORCH_CAPACITY"),
+        ]);
 
-/// Smallest step of sizes and least alignment, bytes: a cache line in arenas, a driver's own alignment on a device.
-pub const GRANULE: Spec = Spec {
-    variable: Some("TERRACE_GRANULE"),
-    overrides: &[Override { allowed: Some(power_of_two(64)), ..only(Profile::Device, Value::Number(256)) }],
-    ..row("granule", &[Arena, Config, Device], power_of_two(1), Value::Number(64))
-};
+/// Smallest step of sizes and least alignment in bytes, a power of two.
+///
+/// In arenas a cache line, on a device what a driver's own allocation is aligned to.
+pub const GRANULE: Spec = row("granule", &[Arena, Config, Device], power_of_two(1), Number(64))
+    .variable("TERRACE_GRANULE")
+    .overrides(&[only(Profile::Device, Number(256)).accepts(power_of_two(64))]);
 
 /// Requests up to this many bytes take the path for small ones.
-pub const SMALL_THRESHOLD: Spec = Spec {
-    variable: Some("TERRACE_SMALL_THRESHOLD"),
-    overrides: &[Override {
-        // A stream's cache has a stack for each number of granules.
-        allowed: Some(Allowed::Bytes(Bounds::ANY.related(Relation::AtMost(1 << 16, "granule")))),
-        ..only(Profile::Device, Value::Number(16 << 10))
-    }],
-    ..row("small_threshold", &[Arena, Config, Device], ANY, Value::Number(16 << 10))
-};
+pub const SMALL_THRESHOLD: Spec = row("small_threshold", &[Arena, Config, Device], ANY, Number(16 << 10))
+    .variable("TERRACE_SMALL_THRESHOLD")
+    // A stream's cache has a stack for each number of granules.
+    .overrides(&[only(Profile::Device, Number(16 << 10)).accepts(bytes(Relation::AtMost(1 << 16, "granule")))]);
 
 /// Bytes of the least segment taken from a source of segments.
-pub const SEGMENT: Spec = Spec {
-    variable: Some("TERRACE_SEGMENT"),
-    overrides: &[
-        only(Profile::Device, Value::Number(4 << 20)),
-        only(Profile::Training, Value::Number(64 << 20)),
-        only(Profile::Constrained, Value::Number(2 << 20)),
-    ],
-    ..row(
-        "segment",
-        &[Arena, Config, Device],
-        Allowed::Bytes(Bounds::new(1, 1 << 48).related(Relation::AtLeast("granule"))),
-        Value::Number(16 << 20),
-    )
-};
+pub const SEGMENT: Spec = row(
+    "segment",
+    &[Arena, Config, Device],
+    Allowed::Bytes(Bounds { relation: Relation::AtLeast("granule"), ..Bounds::new(1, 1 << 48) }),
+    Number(16 << 20),
+)
+.variable("TERRACE_SEGMENT")
+.overrides(&[
+    only(Profile::Device, Number(4 << 20)),
+    only(Profile::Training, Number(64 << 20)),
+    only(Profile::Constrained, Number(2 << 20)),
+]);
 
 /// Free blocks of one size that one owner keeps: a thread, a core, a stream.
-pub const POOLED_PER_BUCKET: Spec = Spec {
-    variable: Some("TERRACE_POOLED_PER_BUCKET"),
-    overrides: &[
-        only(Profile::Device, Value::Number(64)),
-        only(Profile::Inference, Value::Number(128)),
-        only(Profile::Training, Value::Number(64)),
-        only(Profile::Constrained, Value::Number(2)),
-    ],
-    ..row(
-        "pooled_per_bucket",
-        &[Arena, Config, Device],
-        Allowed::Count(Bounds::new(0, u32::MAX as u64)),
-        Value::Number(8),
-    )
-};
+pub const POOLED_PER_BUCKET: Spec =
+    row("pooled_per_bucket", &[Arena, Config, Device], Allowed::Count(Bounds::new(0, u32::MAX as u64)), Number(8))
+        .variable("TERRACE_POOLED_PER_BUCKET")
+        .overrides(&[
+            only(Profile::Device, Number(64)),
+            only(Profile::Inference, Number(128)),
+            only(Profile::Training, Number(64)),
+            only(Profile::Constrained, Number(2)),
+        ]);
 
 /// Share of a device's memory to take at most. PyTorch's own allocator takes all.
-pub const DEVICE_FRACTION: Spec = Spec {
-    variable: Some("TERRACE_DEVICE_FRACTION"),
-    overrides: &[
-        only(Profile::Constrained, Value::Share(0.5)),
-        Override { variable: Some("TERRACE_TORCH_FRACTION"), ..only(Profile::Torch, Value::Share(1.0)) },
-    ],
-    ..row("device_fraction", &[Config, Device, Torch], Allowed::Share, Value::Share(0.9))
-};
+pub const DEVICE_FRACTION: Spec = row("device_fraction", &[Config, Device, Torch], Allowed::Share, Share(0.9))
+    .variable("TERRACE_DEVICE_FRACTION")
+    .overrides(&[
+        only(Profile::Constrained, Share(0.5)),
+        only(Profile::Torch, Share(1.0)).variable("TERRACE_TORCH_FRACTION"),
+    ]);
 
 /// Bytes of a device to leave to others.
-pub const MIN_FREE: Spec =
-    Spec { variable: Some("TERRACE_MIN_FREE"), ..row("min_free", &[Config, Device], ANY, Value::Number(512 << 20)) };
+pub const MIN_FREE: Spec = row("min_free", &[Config, Device], ANY, Number(512 << 20)).variable("TERRACE_MIN_FREE");
 
 /// Whether fresh memory is filled with zeros.
-pub const ZERO_FRESH: Spec = Spec {
-    variable: Some("TERRACE_ZERO_FRESH"),
-    ..row("zero_fresh", &[Arena, Config, Device], Allowed::Switch, Value::Switch(false))
-};
+pub const ZERO_FRESH: Spec =
+    row("zero_fresh", &[Arena, Config, Device], Allowed::Switch, Switch(false)).variable("TERRACE_ZERO_FRESH");
 
 /// Shares of the capacity at which pressure becomes moderate, high and critical.
-pub const PRESSURE: Spec = Spec {
-    variable: Some("TERRACE_PRESSURE"),
-    ..row("pressure", &[Config, Device], Allowed::Shares, Value::Shares([0.6, 0.8, 0.95]))
-};
+pub const PRESSURE: Spec =
+    row("pressure", &[Config, Device], Allowed::Shares, Shares([0.6, 0.8, 0.95])).variable("TERRACE_PRESSURE");
 
 /// Which free block a request gets.
-pub const STRATEGY: Spec = Spec {
-    variable: Some("TERRACE_STRATEGY"),
-    ..row("strategy", &[Config, Device], Allowed::Word(&["good", "best", "first", "worst"]), Value::Word(1))
-};
+pub const STRATEGY: Spec =
+    row("strategy", &[Config, Device], Allowed::Word(&["good", "best", "first", "worst"]), Word(1))
+        .variable("TERRACE_STRATEGY");
 
 /// Whether pinned host memory is given when a device has none left.
-pub const FALLBACK: Spec = Spec {
-    variable: Some("TERRACE_FALLBACK"),
-    ..row("fallback", &[Config, Device], Allowed::Switch, Value::Switch(false))
-};
+pub const FALLBACK: Spec =
+    row("fallback", &[Config, Device], Allowed::Switch, Switch(false)).variable("TERRACE_FALLBACK");
 
 /// Where a device's memory comes from.
-pub const ORIGIN: Spec = Spec {
-    overrides: &[Override { variable: Some("TERRACE_TORCH_ORIGIN"), ..only(Profile::Torch, Value::Word(0)) }],
-    ..row(
-        "origin",
-        &[Device, Torch],
-        Allowed::Word(&["auto", "pages", "segments", "driver-pool", "managed"]),
-        Value::Word(0),
-    )
-};
+pub const ORIGIN: Spec =
+    row("origin", &[Device, Torch], Allowed::Word(&["auto", "pages", "segments", "driver-pool", "managed"]), Word(0))
+        .overrides(&[only(Profile::Torch, Word(0)).variable("TERRACE_TORCH_ORIGIN")]);
 
 /// Most bytes that a stream keeps in its cache.
 ///
 /// A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
-pub const CACHED: Spec = row("cached", &[Device], ANY, Value::Number(64 << 10));
+pub const CACHED: Spec = row("cached", &[Device], ANY, Number(64 << 10));
 
-/// Whether pages are open to every device that can reach this one. PyTorch opens devices without telling its allocator.
-pub const PEERS: Spec = Spec {
-    overrides: &[only(Profile::Torch, Value::Switch(true))],
-    ..row("peers", &[Device], Allowed::Switch, Value::Switch(false))
-};
+/// Whether pages are open to every device that can reach this one.
+///
+/// PyTorch opens devices to each other without telling its allocator.
+pub const PEERS: Spec =
+    row("peers", &[Device], Allowed::Switch, Switch(false)).overrides(&[only(Profile::Torch, Switch(true))]);
 
 /// The most blocks in each of the two areas of a device, small and large.
-pub const BLOCKS: Spec = row("blocks", &[Device], Allowed::Count(Bounds::new(1, 1 << 24)), Value::Number(1 << 18));
+pub const BLOCKS: Spec = row("blocks", &[Device], Allowed::Count(Bounds::new(1, 1 << 24)), Number(1 << 18));
 
 /// Time before free memory is purged, which takes one to two of these.
-pub const PURGE_DELAY: Spec = host("purge_delay", "TERRACE_PURGE_DELAY", Allowed::Delay, Value::Delay(Some(250)));
+pub const PURGE_DELAY: Spec = host("purge_delay", Allowed::Delay, Delay(Some(250))).variable("TERRACE_PURGE_DELAY");
 
 /// When a thread of the library's own purges.
 pub const BACKGROUND: Spec =
-    host("background", "TERRACE_BACKGROUND", Allowed::Word(&["auto", "0", "1"]), Value::Word(0));
+    host("background", Allowed::Word(&["auto", "0", "1"]), Word(0)).variable("TERRACE_BACKGROUND");
 
 /// Huge pages under later mappings.
 pub const HUGE_PAGES: Spec =
-    host("huge_pages", "TERRACE_HUGE_PAGES", Allowed::Word(&["default", "always", "never"]), Value::Word(0));
+    host("huge_pages", Allowed::Word(&["default", "always", "never"]), Word(0)).variable("TERRACE_HUGE_PAGES");
 
 /// Where the memory of later mappings is placed.
-pub const NUMA: Spec = host("numa", "TERRACE_NUMA", Allowed::Numa(&["default", "local", "interleave"]), Value::Word(0));
+pub const NUMA: Spec =
+    host("numa", Allowed::Numa(&["default", "local", "interleave"]), Word(0)).variable("TERRACE_NUMA");
 
 /// The most bytes of one size class in a thread's cache.
 pub const CACHE: Spec =
-    host("cache", "TERRACE_CACHE", Allowed::Bytes(Bounds::new(0, 32 << 10)), Value::Number(32 << 10));
+    host("cache", Allowed::Bytes(Bounds::new(0, 32 << 10)), Number(32 << 10)).variable("TERRACE_CACHE");
 
 /// The most bytes of pages that the process holds.
-pub const LIMIT: Spec = host(
-    "limit",
-    "TERRACE_LIMIT",
+pub const LIMIT: Spec =
     // The emergency pool is 2 MiB of it, caches and the first spans about one.
-    Allowed::BytesOrNone(Bounds::new(4 << 20, u64::MAX)),
-    Value::Number(u64::MAX),
-);
+    host("limit", Allowed::BytesOrNone(Bounds::new(4 << 20, u64::MAX)), Number(u64::MAX)).variable("TERRACE_LIMIT");
 
 /// Whether libraries opened with `RTLD_DEEPBIND` bind past a preloaded terrace.
-pub const DEEPBIND: Spec = host("deepbind", "TERRACE_DEEPBIND", DIGIT, Value::Word(0));
+pub const DEEPBIND: Spec = host("deepbind", DIGIT, Word(0)).variable("TERRACE_DEEPBIND");
 
 /// Whether statistics are printed when the process ends.
-pub const STATS: Spec = host("stats", "TERRACE_STATS", DIGIT, Value::Word(0));
+pub const STATS: Spec = host("stats", DIGIT, Word(0)).variable("TERRACE_STATS");
 
 /// Whether every structure is checked when the process ends.
-pub const CHECK: Spec = host("check", "TERRACE_CHECK", DIGIT, Value::Word(0));
+pub const CHECK: Spec = host("check", DIGIT, Word(0)).variable("TERRACE_CHECK");
 
-/// Bytes of the machine's memory for buffers and their metadata; by default a share of what is available.
-pub const MEMORY: Spec = Spec {
-    overrides: &[only(Profile::Training, Value::Share(0.25))],
-    ..row("memory", &[Manager], ANY, Value::Share(0.5))
-};
+/// Bytes of the machine's memory for buffers and their metadata.
+///
+/// The default is a share of what is available.
+pub const MEMORY: Spec = row("memory", &[Manager], ANY, Share(0.5)).overrides(&[only(Profile::Training, Share(0.25))]);
 
-/// Bytes of buffers that may be leased together; by default a share of what memory and devices may have.
-pub const PINNED_CAP: Spec = row("pinned_cap", &[Manager], ANY, Value::Share(0.75));
+/// Bytes of buffers that may be leased together.
+///
+/// The default is a share of what memory and devices may have.
+pub const PINNED_CAP: Spec = row("pinned_cap", &[Manager], ANY, Share(0.75));
 
 /// Bytes of a chunk: a write in a file tier rewrites at least one.
 pub const CHUNK: Spec = row(
     "chunk",
     &[Manager],
     Allowed::Bytes(Bounds { step: Step::Multiple(4096), ..Bounds::new(4096, (2 << 30) - 4096) }),
-    Value::Number(1 << 20),
+    Number(1 << 20),
 );
 
 /// Bytes of memory beside `memory`, through which chunks go to files and back.
-pub const STAGING: Spec = row("staging", &[Manager], ANY, Value::Number(32 << 20));
+pub const STAGING: Spec = row("staging", &[Manager], ANY, Number(32 << 20));
 
 /// Share of the free space that a directory takes, where no cap is given.
-pub const SHARE_OF_DISK: Spec = row("share_of_disk", &[Manager], Allowed::Share, Value::Share(0.25));
+pub const SHARE_OF_DISK: Spec = row("share_of_disk", &[Manager], Allowed::Share, Share(0.25));
 
 /// Time between maintenance ticks, some 20 us each.
-pub const MAINTENANCE_INTERVAL: Spec = row("maintenance_interval", &[Manager], Allowed::Delay, Value::Delay(Some(250)));
+pub const MAINTENANCE_INTERVAL: Spec = row("maintenance_interval", &[Manager], Allowed::Delay, Delay(Some(250)));
 
 /// A setting without a variable, with the same default everywhere.
 const fn row(name: &'static str, surfaces: &'static [Surface], allowed: Allowed, default: Value) -> Spec {
@@ -243,8 +205,8 @@ const fn row(name: &'static str, surfaces: &'static [Surface], allowed: Allowed,
 }
 
 /// A setting of the allocator for programs.
-const fn host(name: &'static str, variable: &'static str, allowed: Allowed, default: Value) -> Spec {
-    Spec { variable: Some(variable), ..row(name, &[Host], allowed, default) }
+const fn host(name: &'static str, allowed: Allowed, default: Value) -> Spec {
+    row(name, &[Host], allowed, default)
 }
 
 /// The default of one profile.
@@ -252,7 +214,32 @@ const fn only(profile: Profile, default: Value) -> Override {
     Override { profile, default, allowed: None, variable: None }
 }
 
+/// Bytes that another setting bounds.
+const fn bytes(relation: Relation) -> Allowed {
+    Allowed::Bytes(Bounds { relation, ..Bounds::ANY })
+}
+
 /// A power of two up to a page of a device, 2 MiB.
 const fn power_of_two(least: u64) -> Allowed {
     Allowed::Bytes(Bounds { step: Step::PowerOfTwo, ..Bounds::new(least, 2 << 20) })
+}
+
+impl Spec {
+    const fn variable(self, name: &'static str) -> Self {
+        Self { variable: Some(name), ..self }
+    }
+
+    const fn overrides(self, overrides: &'static [Override]) -> Self {
+        Self { overrides, ..self }
+    }
+}
+
+impl Override {
+    const fn accepts(self, allowed: Allowed) -> Self {
+        Self { allowed: Some(allowed), ..self }
+    }
+
+    const fn variable(self, name: &'static str) -> Self {
+        Self { variable: Some(name), ..self }
+    }
 }
