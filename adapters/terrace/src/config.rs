@@ -11,13 +11,13 @@
 //!
 //! | setting | variable | values | default |
 //! | --- | --- | --- | --- |
-//! | `capacity` | `TERRACE_CAPACITY` | whole bytes below 2^64, such as 512MiB; 0 (not limited) or at least `segment` | `0`: what the device has, less the two limits below |
+//! | `capacity` | `TERRACE_CAPACITY` | whole bytes below 2^64, such as 512MiB or 12G; 0 (not limited) or at least `segment` | `0`: what the device has, less the two limits below |
 //! | `granule` * | `TERRACE_GRANULE` | a power of two from 1 to 2MiB | `64`; at least 256 on a device |
-//! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | whole bytes below 2^64, such as 512MiB | `16KiB` |
+//! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | whole bytes below 2^64, such as 512MiB or 12G | `16KiB` |
 //! | `segment` * | `TERRACE_SEGMENT` | whole bytes from 1 to 256TiB, at least `granule` | `16MiB` |
 //! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | a whole number from 0 to 4294967295 | `8`; on a device 64, within the 64KiB that each stream keeps |
 //! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | a number above 0, at most 1 | `0.9` |
-//! | `min_free` | `TERRACE_MIN_FREE` | whole bytes below 2^64, such as 512MiB | `512MiB`, at most an eighth of the device; where `capacity` is set, on devices that share the host's memory only |
+//! | `min_free` | `TERRACE_MIN_FREE` | whole bytes below 2^64, such as 512MiB or 12G | `512MiB`, at most an eighth of the device; where `capacity` is set, on devices that share the host's memory only |
 //! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | on or off (also 1 or 0, true or false) | `off` |
 //! | `pressure` | `TERRACE_PRESSURE` | three rising shares with commas, above 0, at most 1, such as 0.6,0.8,0.95 | `0.6,0.8,0.95` |
 //! | `strategy` * | `TERRACE_STRATEGY` | good, best, first or worst | `best` |

@@ -96,8 +96,8 @@ impl Bounds {
             Step::Multiple(of) => write!(f, "a multiple of {}", Size(of))?,
         }
         match (self.least, self.most) {
-            (0, u64::MAX) => f.write_str(" below 2^64, such as 512MiB")?,
-            (least, u64::MAX) => write!(f, ", at least {}, such as 512MiB", Size(least))?,
+            (0, u64::MAX) => f.write_str(" below 2^64, such as 512MiB or 12G")?,
+            (least, u64::MAX) => write!(f, ", at least {}, such as 512MiB or 12G", Size(least))?,
             (least, most) => write!(f, " from {} to {}", Size(least), Size(most))?,
         }
         match self.relation {

@@ -6,7 +6,7 @@
 use core::fmt;
 
 /// What sizes look like.
-const FORM: &str = "whole bytes below 2^64, or with K, M, G or T (KB and KiB mean the same), such as 512MiB";
+const FORM: &str = "whole bytes below 2^64, or with K, M, G or T (KB and KiB mean the same), such as 512MiB or 12G";
 
 /// The units above bytes; each is 1024 times the one before.
 const UNITS: [u8; 4] = *b"KMGT";
@@ -24,7 +24,7 @@ const UNITS: [u8; 4] = *b"KMGT";
 /// use terrace_core::settings::parse_bytes;
 /// assert_eq!(parse_bytes("4096"), Ok(4096));
 /// assert_eq!(["2G", "2 gb", "2GiB"].map(parse_bytes), [Ok(2 << 30); 3]);
-/// assert!(parse_bytes("2 GX").unwrap_err().contains("such as 512MiB"));
+/// assert!(parse_bytes("2 GX").unwrap_err().contains("such as 512MiB or 12G"));
 /// ```
 pub fn parse_bytes(text: &str) -> Result<u64, &'static str> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -107,9 +107,12 @@ fn values_are_parsed_by_their_form_and_refused_in_words() {
     }
     for (allowed, words) in [
         (named("granule").allowed, "a power of two from 1 to 2MiB"),
-        (named("capacity").allowed, "whole bytes below 2^64, such as 512MiB; 0 (not limited) or at least `segment`"),
+        (
+            named("capacity").allowed,
+            "whole bytes below 2^64, such as 512MiB or 12G; 0 (not limited) or at least `segment`",
+        ),
         (named("segment").allowed, "whole bytes from 1 to 256TiB, at least `granule`"),
-        (named("limit").allowed, "whole bytes, at least 4MiB, such as 512MiB, or none"),
+        (named("limit").allowed, "whole bytes, at least 4MiB, such as 512MiB or 12G, or none"),
         (CHUNK.allowed, "a multiple of 4KiB from 4KiB to 2097148KiB"),
         (CACHE.allowed, "whole bytes from 0 to 32KiB"),
         (named("blocks").allowed, "a whole number from 1 to 16777216"),
