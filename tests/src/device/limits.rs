@@ -6,12 +6,19 @@ use std::sync::{Arc, Mutex};
 use terrace_device::{DeviceBlock, DeviceError, DeviceOptions, PoolOrigin};
 
 const MIB: u64 = 1 << 20;
-/// What streams cache: under Miri the largest blocks of which they cache any number, that fewer fill the device.
-const CACHED: u64 = cut(4 << 10, 16 << 10);
+/// Bytes of the blocks that fill a stream's cache; under Miri larger ones, so that few fill the device.
+const CACHED: u64 = cut(4 << 10, 256 << 10);
 
 /// Segments of 2 MiB up to 32 MiB in all, and records for all of it in small blocks: the same on every device.
 fn tight() -> DeviceOptions {
     DeviceOptions { origin: PoolOrigin::Segments, capacity: 32 * MIB, segment: 2 * MIB, blocks: 1 << 14, ..small() }
+}
+
+/// The same, where each stream caches `cached` bytes in blocks of [`CACHED`] bytes.
+fn caching(cached: u64) -> DeviceOptions {
+    let tight = tight();
+    let small_threshold = tight.small_threshold.max(CACHED);
+    DeviceOptions { cached, pooled_per_bucket: 4096, small_threshold, ..tight }
 }
 
 /// Allocates until nothing is left.
@@ -110,8 +117,7 @@ pub(super) fn fallback(world: &World<'_>) -> Result<(), String> {
 }
 
 pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
-    let options = DeviceOptions { cached: 16 * MIB, pooled_per_bucket: 4096, ..tight() };
-    with(world, options, |device| {
+    with(world, caching(16 * MIB), |device| {
         let (one, two) = (ok(device.stream())?, ok(device.stream())?);
         let (blocks, _) = exhaust(device, &one, CACHED);
         drop(blocks);
@@ -124,7 +130,7 @@ pub(super) fn caches(world: &World<'_>) -> Result<(), String> {
 
 pub(super) fn pressure(world: &World<'_>) -> Result<(), String> {
     use terrace_core::pressure::Level;
-    with(world, DeviceOptions { cached: MIB, pooled_per_bucket: 4096, ..tight() }, |device| {
+    with(world, caching(MIB), |device| {
         let stream = ok(device.stream())?;
         // How much the cache keeps of 4 MiB that are freed.
         let kept = || -> Result<u64, String> {
