@@ -181,40 +181,71 @@ fn tree() -> Result<PathBuf, String> {
 }
 
 /// The keys of the mutants of a group that no test finds.
+///
+/// The tests of one package after those of another, as they are named: what the first find is not built for the next.
 fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a str>, String> {
     let open = |mutant: &&Mutant| known.of(&id(group, mutant)).is_none_or(|outcome| outcome == SURVIVED);
-    let fresh: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
-    if !fresh.is_empty() {
-        let (out, selection) =
-            (root().join("target/mutants").join(&group.name), Selection::of(&group.tests, &programs()?)?);
-        // Not used code is a warning, not an end.
-        let lax = |mut command: Command| {
-            command.env("RUSTFLAGS", "--cap-lints=warn");
-            command
-        };
-        let none = execute(&format!("mutants-{}-none", group.name), &mut lax(selection.tests(tree)));
-        // Tests that take ten times as long with a mutant in count as tests that never end.
-        let limit = 20 + 10 * seconds(&none.output);
-        none.verdict()?;
-        let mut command = lax(selection.mutants(tree, &out));
-        command.arg(format!("--timeout={limit}"));
-        // Names do not choose among changes of fields: lines do.
-        let lines = root().join("target/mutants/lines.diff");
-        fs::write(&lines, diff(&fresh)).map_err(|error| format!("{}: {error}", lines.display()))?;
-        command.arg("--in-diff").arg(lines);
-        command.args(fresh.iter().map(|mutant| format!("--re=^{}$", escaped(&mutant.name))));
-        command.args(["--", "-E", &selection.names]);
-        let finished = execute(&format!("mutants-{}", group.name), &mut command);
-        let outcomes =
-            fs::read_to_string(out.join("mutants.out/outcomes.json")).map_err(|_| finished.output.clone())?;
-        let found = outcomes_of(&outcomes)?;
-        for mutant in fresh {
-            let outcome = found.get(&mutant.name).ok_or_else(|| finished.output.clone())?;
-            known.note(&id(group, mutant), outcome)?;
+    let mut left: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
+    let packages = by_package(&group.tests);
+    if packages.is_empty() {
+        return Err("no test that cargo runs: name one, or put the row under [without]".into());
+    }
+    for (package, tests) in packages {
+        if left.is_empty() {
+            break;
         }
+        let found = run_mutants(&format!("{}-{package}", group.name), &tests, &left, tree)?;
+        for mutant in &left {
+            known.note(&id(group, mutant), &found[&mutant.name])?;
+        }
+        left.retain(|mutant| found[&mutant.name] == SURVIVED);
     }
     let missed = |mutant: &&Mutant| known.of(&id(group, mutant)) == Some(SURVIVED);
     Ok(group.mutants.iter().filter(missed).map(|mutant| mutant.key.as_str()).collect())
+}
+
+/// The tests that cargo runs, of each package, in the order in which packages are first named.
+fn by_package(tests: &[String]) -> Vec<(&str, Vec<String>)> {
+    let mut packages: Vec<(&str, Vec<String>)> = Vec::new();
+    for test in tests {
+        let Some((package, _)) = test.split_once('/').filter(|(_, rest)| !rest.starts_with("doc::")) else { continue };
+        match packages.iter_mut().find(|(name, _)| *name == package) {
+            Some((_, of)) => of.push(test.clone()),
+            None => packages.push((package, vec![test.clone()])),
+        }
+    }
+    packages
+}
+
+/// Runs tests against each of some mutants, and returns by their names what these came to.
+fn run_mutants(
+    name: &str,
+    tests: &[String],
+    fresh: &[&Mutant],
+    tree: &Path,
+) -> Result<BTreeMap<String, String>, String> {
+    let (out, selection) = (root().join("target/mutants").join(name), Selection::of(tests, &programs()?)?);
+    // Not used code is a warning, not an end.
+    let lax = |mut command: Command| {
+        command.env("RUSTFLAGS", "--cap-lints=warn");
+        command
+    };
+    let none = execute(&format!("mutants-{name}-none"), &mut lax(selection.tests(tree)));
+    // Tests that take ten times as long with a mutant in count as tests that never end.
+    let limit = 20 + 10 * seconds(&none.output);
+    none.verdict()?;
+    let mut command = lax(selection.mutants(tree, &out));
+    command.arg(format!("--timeout={limit}"));
+    // Names do not choose among changes of fields: lines do.
+    let lines = root().join("target/mutants/lines.diff");
+    fs::write(&lines, diff(fresh)).map_err(|error| format!("{}: {error}", lines.display()))?;
+    command.arg("--in-diff").arg(lines);
+    command.args(fresh.iter().map(|mutant| format!("--re=^{}$", escaped(&mutant.name))));
+    command.args(["--", "-E", &selection.names]);
+    let finished = execute(&format!("mutants-{name}"), &mut command);
+    let outcomes = fs::read_to_string(out.join("mutants.out/outcomes.json")).map_err(|_| finished.output.clone())?;
+    let found = outcomes_of(&outcomes)?;
+    if fresh.iter().all(|mutant| found.contains_key(&mutant.name)) { Ok(found) } else { Err(finished.output) }
 }
 
 /// What the outcome is kept under.

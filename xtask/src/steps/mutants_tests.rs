@@ -40,6 +40,15 @@ fn tests_are_chosen_by_package_target_and_name() {
 }
 
 #[test]
+fn packages_follow_each_other_as_they_are_named() {
+    let tests = ["b/x::one", "a/*", "loom::y", "b/lib::two", "c/doc::z"].map(String::from);
+    let packages = by_package(&tests);
+    let words: Vec<(&str, Vec<&str>)> =
+        packages.iter().map(|(name, tests)| (*name, tests.iter().map(String::as_str).collect())).collect();
+    assert_eq!(words, [("b", vec!["b/x::one", "b/lib::two"]), ("a", vec!["a/*"])]);
+}
+
+#[test]
 fn the_time_of_tests_is_read() {
     assert_eq!(seconds("x\n     Summary [   1.408s] 7 tests run: 7 passed\n"), 2);
     assert_eq!(seconds("     Summary [  61.000s] 7 tests run\n"), 61);
