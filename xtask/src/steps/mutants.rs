@@ -182,19 +182,19 @@ fn tree() -> Result<PathBuf, String> {
 
 /// The keys of the mutants of a group that no test finds.
 ///
-/// The tests of one package after those of another, as they are named: what the first find is not built for the next.
+/// In stages: what the tests of one find is not built for the next.
 fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a str>, String> {
     let open = |mutant: &&Mutant| known.of(&id(group, mutant)).is_none_or(|outcome| outcome == SURVIVED);
     let mut left: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
-    let packages = by_package(&group.tests);
-    if packages.is_empty() {
+    let stages = stages(&group.tests);
+    if stages.is_empty() {
         return Err("no test that cargo runs: name one, or put the row under [without]".into());
     }
-    for (package, tests) in packages {
+    for (at, (package, tests)) in stages.into_iter().enumerate() {
         if left.is_empty() {
             break;
         }
-        let found = run_mutants(&format!("{}-{package}", group.name), &tests, &left, tree)?;
+        let found = run_mutants(&format!("{}-{at}-{package}", group.name), &tests, &left, tree)?;
         for mutant in &left {
             known.note(&id(group, mutant), &found[&mutant.name])?;
         }
@@ -204,17 +204,20 @@ fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a
     Ok(group.mutants.iter().filter(missed).map(|mutant| mutant.key.as_str()).collect())
 }
 
-/// The tests that cargo runs, of each package, in the order in which packages are first named.
-fn by_package(tests: &[String]) -> Vec<(&str, Vec<String>)> {
-    let mut packages: Vec<(&str, Vec<String>)> = Vec::new();
+/// The tests that cargo runs, by packages, in the order in which these are first named. All tests of a package, `PACKAGE/*`, come
+/// apart from some of it: named behind those, they are built for what those do not find.
+fn stages(tests: &[String]) -> Vec<(&str, Vec<String>)> {
+    let is_all = |test: &str| test.ends_with("/*");
+    let mut stages: Vec<(&str, Vec<String>)> = Vec::new();
     for test in tests {
         let Some((package, _)) = test.split_once('/').filter(|(_, rest)| !rest.starts_with("doc::")) else { continue };
-        match packages.iter_mut().find(|(name, _)| *name == package) {
+        let same = |stage: &&mut (&str, Vec<String>)| stage.0 == package && !is_all(test) && !is_all(&stage.1[0]);
+        match stages.iter_mut().find(same) {
             Some((_, of)) => of.push(test.clone()),
-            None => packages.push((package, vec![test.clone()])),
+            None => stages.push((package, vec![test.clone()])),
         }
     }
-    packages
+    stages
 }
 
 /// Runs tests against each of some mutants, and returns by their names what these came to.
