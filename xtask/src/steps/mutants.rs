@@ -234,8 +234,8 @@ fn run_mutants(
         command
     };
     let none = execute(&format!("mutants-{name}-none"), &mut lax(selection.tests(tree)));
-    // Tests that take ten times as long with a mutant in count as tests that never end.
-    let limit = 20 + 10 * seconds(&none.output);
+    // Tests that take five times as long with a mutant in count as tests that never end.
+    let limit = 20 + 5 * seconds(&none.output);
     none.verdict()?;
     let mut command = lax(selection.mutants(tree, &out));
     command.arg(format!("--timeout={limit}"));
