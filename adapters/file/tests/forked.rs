@@ -170,3 +170,15 @@ fn an_engine_answers_in_a_forked_child_and_is_dropped_there() {
         assert!(tell.try_recv().is_err(), "nothing came of what the child did");
     }
 }
+
+#[test]
+fn a_forked_child_runs_no_task_of_its_parent_and_begins_none() {
+    let tasks = Executor::new();
+    let values = in_child((tasks.spawn(async { 1 }), tasks.clone()), |(pending, tasks)| {
+        assert!(!tasks.is_own() && tasks.ready() == 0 && !tasks.run_one(0));
+        let begun = tasks.spawn(async { 2 });
+        assert_eq!((begun.in_child(|| 3).wait(), pending.in_child(|| 4).wait(), tasks.ready()), (3, 4, 0));
+    });
+    assert!(tasks.is_own() && tasks.ready() == 1 && tasks.run(std::time::Duration::MAX));
+    assert_eq!(values.0.wait(), 1);
+}

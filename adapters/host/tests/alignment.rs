@@ -28,6 +28,17 @@ fn no_class_is_smaller_than_the_bytes_it_serves() {
 }
 
 #[test]
+fn the_smallest_class_that_meets_size_and_alignment_serves() {
+    for align in (0..=class::LARGEST.ilog2()).map(|log| 1 << log) {
+        for bytes in (0..=class::LARGEST).step_by(7).chain((0..=class::LARGEST).step_by(16)) {
+            let meets = |class: &usize| class::size(*class) >= bytes && class::align(*class) >= align;
+            let smallest = (1..class::COUNT).find(meets).unwrap_or(class::NONE);
+            assert_eq!(class::serving(bytes, align), smallest, "{bytes} at {align}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_given_or_written_at_an_alignment_that_is_no_power_of_two() {
     let kept: Vec<_> = (0..4000).map(|_| Box::new([7u8; 16])).collect();
     let kept: Vec<_> = kept.into_iter().step_by(2).collect();

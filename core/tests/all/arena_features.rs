@@ -372,6 +372,17 @@ fn a9_small_and_large_take_different_paths_at_the_threshold() {
 }
 
 #[test]
+fn a9_the_threshold_is_a_part_of_the_peak_where_the_slack_grows() {
+    // Of 8 MiB it is 1 KiB.
+    let mut world = world(true, 1 << 24, ArenaSettings { small: 64, slack: 5, max_slack: 6, ..SETTINGS });
+    let _ = get(&mut world, 8 << 20, 0);
+    for (bytes, low) in [(1024, true), (1088, false)] {
+        let block = get(&mut world, bytes, 0);
+        assert_eq!(block.address < (1 << 40) + SETTINGS.space, low, "{bytes}");
+    }
+}
+
+#[test]
 fn a11_coalescing_at_once_lazily_past_a_threshold_and_by_force() {
     let pooled = |coalesce| {
         let mut world = world(false, 1 << 20, ArenaSettings { coalesce, ..SETTINGS });
@@ -633,6 +644,18 @@ fn what_an_owner_freed_is_its_own_in_every_size_and_nobody_elses() {
 }
 
 #[test]
+fn two_slots_are_enough_to_reuse_a_part_of_what_waits() {
+    // Records: the segment, the block, and two to come.
+    let mut world = lent(false, 1 << 20, SETTINGS, 4);
+    world.fence_mut().done.insert(Owner(1), 0);
+    let whole = get(&mut world, 16 * PAGE, 1);
+    put(&mut world, whole, 1);
+    let part = get(&mut world, 8 * PAGE, 1);
+    assert_eq!((part.address, world.reserved()), (whole.address, 16 * PAGE));
+    world.check().expect("every invariant holds");
+}
+
+#[test]
 fn a_fence_that_may_pend_needs_a_record_for_each_slot() {
     let arena = |waiting: usize| {
         let parts = ArenaParts::<Vectors> {
@@ -738,6 +761,62 @@ fn moved_pages_serve_when_the_capacity_is_spent() {
     assert!(happened.contains(&"shift"), "from four gaps of two pages");
     assert_eq!(world.reserved(), 16 * PAGE);
     world.check().expect("every invariant holds");
+}
+
+/// A tenth of the peak, whether or not calls could raise it: ten calls are too few.
+#[test]
+fn pages_are_mapped_as_far_as_the_slack_reaches_and_moved_beyond() {
+    for max_slack in [100, 200] {
+        let mut world = world(true, 2000 * PAGE, ArenaSettings { slack: 100, max_slack, ..SETTINGS });
+        let blocks: Vec<Block> = (0..10).map(|_| get(&mut world, 100 * PAGE, 0)).collect();
+        assert_eq!((calls(&world), world.reserved()), (10, 1000 * PAGE));
+        blocks.iter().step_by(2).for_each(|block| put(&mut world, *block, 0));
+        world.source_mut().live = blocks.iter().skip(1).step_by(2).copied().collect();
+        happened(&world);
+        let _ = get(&mut world, 150 * PAGE, 0);
+        let source: Vec<_> = happened(&world).into_iter().filter(|what| *what != "done").collect();
+        assert_eq!((source, world.reserved()), (vec!["shift", "map"], 1100 * PAGE), "up to {max_slack} permille");
+        world.check().expect("every invariant holds");
+    }
+}
+
+#[test]
+fn only_a_slack_that_grows_maps_pages_ahead() {
+    for (max_slack, mapped) in [(500, 5), (501, 14)] {
+        let mut world = world(true, 1000 * PAGE, ArenaSettings { slack: 500, max_slack, ..SETTINGS });
+        let _ = get(&mut world, 100 * PAGE, 0);
+        // The budget is half of the 105 in use and those in use, less the 100: 57 pages. A quarter is mapped.
+        let _ = get(&mut world, 5 * PAGE, 0);
+        assert_eq!(world.reserved(), (100 + mapped) * PAGE, "up to {max_slack} permille");
+    }
+}
+
+/// As far as a tenth of the peak, by the settings for segments.
+#[test]
+fn what_segments_have_beyond_the_slack_goes_back() {
+    for (vacant, kept) in [(10, true), (12, false)] {
+        let settings = ArenaSettings { segment_bytes: PAGE, grain: PAGE, small: 0, ..ArenaSettings::segments() };
+        let mut world = world(false, 1000 * PAGE, settings);
+        let _ = get(&mut world, (100 - vacant) * PAGE, 0);
+        let block = get(&mut world, vacant * PAGE, 0);
+        put(&mut world, block, 0);
+        let _ = get(&mut world, (vacant + 1) * PAGE, 0);
+        let reserved = if kept { 101 + vacant } else { 101 };
+        assert_eq!(world.reserved(), reserved * PAGE, "{vacant}");
+    }
+}
+
+#[test]
+fn a_vacant_segment_within_the_slack_stays() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    let block = get(&mut world, 16 * PAGE, 0);
+    put(&mut world, block, 0);
+    happened(&world);
+    let larger = get(&mut world, 17 * PAGE, 0);
+    let source: Vec<_> = happened(&world).into_iter().filter(|what| *what != "done").collect();
+    assert_eq!((source, world.reserved()), (vec!["take"], 33 * PAGE));
+    put(&mut world, larger, 0);
+    finish(&mut world);
 }
 
 #[test]

@@ -68,6 +68,15 @@ fn a_limit_counts_rounding_and_opens_again_after_a_free() {
     limited.check().expect("a refused free changes nothing");
 }
 
+#[test]
+fn a_limit_checks_what_is_inside() {
+    let mut arena = arena(1 << 20);
+    arena.allocate(Request::new(100)).expect("room");
+    arena.records_mut().0.fill(BlockRecord::default());
+    let inside = arena.check().expect_err("the record of a live block is gone");
+    assert_eq!(Limit::new(arena, 200).check(), Err(inside));
+}
+
 proptest! {
     #[test]
     fn a_limit_keeps_the_contract_and_its_cap(acts in acts(1000, 150), cap in 0u64..5000) {

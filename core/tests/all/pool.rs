@@ -343,6 +343,16 @@ fn a_segment_is_shared_by_its_class_and_goes_back_when_trimmed() {
 }
 
 #[test]
+fn the_largest_free_block_may_be_of_any_class() {
+    for bytes in [16, 5000, 1 << 20, 1 << 28] {
+        let mut arena = arena(Regions::new(1 << 30, 0), 4, 4096, 1000, 10);
+        let block = arena.allocate(Request::new(bytes)).expect("room");
+        arena.free(block, Owner(0)).expect("live");
+        assert_eq!(arena.stats().largest_free, block.bytes);
+    }
+}
+
+#[test]
 fn before_it_fails_an_arena_gives_empty_segments_back_then_asks_for_less_then_looks_higher() {
     let mut arena = arena(Regions::new(8192, 0), 1, 8192, 100, 10);
     let small = arena.allocate(Request::new(16)).expect("room");

@@ -2,7 +2,7 @@
 //! looks, from what stands in memory then, so a word that is written while it is in flight arrives wrong.
 
 use proptest::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use terrace_core::ring::bridge::{BridgeError, Link, Receiver, Sender, shadow_words};
@@ -160,6 +160,29 @@ fn an_engine_that_never_comes_back_is_late() {
         Receiver::create(shadow, SHAPE, dma, NoDelay, BACKOFF).err(),
         Some(BridgeError::Link("the engine is busy"))
     );
+}
+
+#[test]
+fn a_sender_waits_for_room_until_its_backoff_ends() {
+    let (shadow, dma) = Dma::new(9);
+    let (reads, received) = (Cell::new(false), RefCell::new(Vec::new()));
+    let delay = |_| {
+        if reads.get() {
+            received.borrow_mut().extend(dma.receive());
+        }
+    };
+    let backoff = Backoff { first: 1, max: 1, total: 8 };
+    let mut sender = Sender::create(shadow, SHAPE, dma.clone(), delay, backoff).expect("the engine is quick");
+    for message in 0..4u32 {
+        sender.send(&message.to_ne_bytes()).expect("there are four slots");
+    }
+    assert_eq!(sender.refresh(), Ok(0));
+    assert_eq!(sender.send(&[4; 4]), Err(RingError::Full.into()), "the peer reads nothing");
+    reads.set(true);
+    sender.send(&4u32.to_ne_bytes()).expect("the peer reads meanwhile");
+    dma.advance(usize::MAX);
+    received.borrow_mut().extend(std::iter::from_fn(|| dma.receive()));
+    assert_eq!((received.take(), sender.refresh()), (vec![0, 1, 2, 3, 4], Ok(4)));
 }
 
 proptest! {

@@ -105,6 +105,7 @@ pub(super) fn wrapped(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
         let stream = ok(device.stream())?;
         let inner = ok(device.allocate(&stream, 4096))?;
+        same(inner.is_foreign(), false, "a block of the pool is foreign")?;
         let gone = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&gone);
         let release = Box::new(move |address, bytes| _ = count.fetch_add(address + bytes, Ordering::Relaxed));

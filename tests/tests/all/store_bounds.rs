@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use terrace_file::{ALIGN, Change, Disk, FramePool, Store, StoreError, StoreFile, StoreOptions};
 use terrace_tests::disk::hands::{
-    PAGES, RECORDS, SMALL, block, changed, close, first_byte, forge, frames, keep, kept, log, open, refusal,
-    refused_unchanged, remove, seal, world,
+    PAGES, RECORDS, SMALL, block, changed, close, first_byte, forge, fork, frames, keep, kept, log, open, refusal,
+    refused_unchanged, remove, seal, try_open, world,
 };
-use terrace_tests::disk::{Holes, World};
+use terrace_tests::disk::{Fault, Holes, Planned, Target, World};
 
 #[test]
 fn numbers_that_no_store_reaches_are_refused() {
@@ -318,5 +318,24 @@ fn a_piece_that_no_frame_can_hold_is_refused_and_not_waited_for() {
         let refused = world.run(store.get(&piece)).expect("it ends").map(drop);
         let too_large = matches!(refused, Err(StoreError::TooLarge { .. }));
         assert_eq!((refused.is_err(), too_large), (true, !lost), "{refused:?}");
+    }
+}
+
+/// Each order of an opening fails once. Files that it could not remove count as the store's, whichever fails.
+#[test]
+fn what_an_opening_could_not_remove_is_counted() {
+    let kept = kept(21);
+    for at in 0.. {
+        let mut world = fork(&kept);
+        world.disk.plan(vec![Planned { at, fault: Fault::Error, on: Target::Any }]);
+        let opened = try_open(&mut world);
+        if world.disk.fired(0).is_empty() {
+            assert!(at > 20, "{at} orders");
+            return;
+        }
+        let Ok(store) = opened else { continue };
+        let (counted, there) = (store.stats().disk, world.disk.used());
+        assert!(counted >= there, "{counted} of {there} bytes are counted where {:?} failed", world.disk.fired(0));
+        close(&mut world, store);
     }
 }

@@ -74,3 +74,16 @@ fn what_is_kept_for_a_moment_hides_no_memory() {
     assert_eq!(device.stats().pool.reserved, 8 << 20, "nothing more is taken");
     assert_eq!(session.violations(), [""; 0]);
 }
+
+/// Blocks of the cache lie at multiples of a granule, not of more.
+#[test]
+fn a_request_for_more_alignment_than_the_cache_has_is_no_hit() {
+    let _session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let stream = device.stream().expect("a stream");
+    drop([(); 8].map(|()| device.allocate(&stream, 4096).expect("a block")));
+    let hits = device.stats().cache_hits;
+    let aligned = [(); 8].map(|()| device.allocate_aligned(&stream, 4096, 1 << 16).expect("room"));
+    assert!(aligned.iter().all(|block| block.address().is_multiple_of(1 << 16)), "{aligned:?}");
+    assert_eq!(device.stats().cache_hits, hits);
+}

@@ -8,13 +8,16 @@
 //! found of the same line is not run again, what survived is.
 //! Asks from below: cargo-mutants, cargo-nextest; a clone of the commit under `target/mutants`, which it changes.
 
+mod selection;
+
 use crate::checks::features::{self, Row};
 use crate::checks::mutants::PATH;
-use crate::command::{cargo, execute, output_of, root};
+use crate::command::{execute, output_of, root};
 use crate::install;
 use crate::options::{Options, chosen};
 use crate::report::Report;
 use crate::rules;
+use selection::{Selection, programs};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,9 +29,6 @@ const PER_ROW: usize = 8;
 
 /// What cargo-mutants calls a mutant that no test found.
 const SURVIVED: &str = "MissedMutant";
-
-/// Seconds for the build of one mutant.
-const BUILD: u64 = 300;
 
 /// One change that cargo-mutants can make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub fn run(options: &Options, report: &mut Report) {
         Ok(prepared) => prepared,
         Err(why) => return report.fail("mutants::plan", &why),
     };
-    let mut known = Known::load();
+    let mut known = Known::load(&groups);
     let mut total = [0; 3];
     for group in groups.iter().filter(|group| wanted(&group.name)) {
         let name = format!("mutants::{}", group.name);
@@ -181,40 +181,74 @@ fn tree() -> Result<PathBuf, String> {
 }
 
 /// The keys of the mutants of a group that no test finds.
+///
+/// In stages: what the tests of one find is not built for the next.
 fn judge<'a>(group: &'a Group, tree: &Path, known: &mut Known) -> Result<Vec<&'a str>, String> {
     let open = |mutant: &&Mutant| known.of(&id(group, mutant)).is_none_or(|outcome| outcome == SURVIVED);
-    let fresh: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
-    if !fresh.is_empty() {
-        let (out, selection) =
-            (root().join("target/mutants").join(&group.name), Selection::of(&group.tests, &programs()?)?);
-        // Not used code is a warning, not an end.
-        let lax = |mut command: Command| {
-            command.env("RUSTFLAGS", "--cap-lints=warn");
-            command
-        };
-        let none = execute(&format!("mutants-{}-none", group.name), &mut lax(selection.tests(tree)));
-        // Tests that take ten times as long with a mutant in count as tests that never end.
-        let limit = 20 + 10 * seconds(&none.output);
-        none.verdict()?;
-        let mut command = lax(selection.mutants(tree, &out));
-        command.arg(format!("--timeout={limit}"));
-        // Names do not choose among changes of fields: lines do.
-        let lines = root().join("target/mutants/lines.diff");
-        fs::write(&lines, diff(&fresh)).map_err(|error| format!("{}: {error}", lines.display()))?;
-        command.arg("--in-diff").arg(lines);
-        command.args(fresh.iter().map(|mutant| format!("--re=^{}$", escaped(&mutant.name))));
-        command.args(["--", "-E", &selection.names]);
-        let finished = execute(&format!("mutants-{}", group.name), &mut command);
-        let outcomes =
-            fs::read_to_string(out.join("mutants.out/outcomes.json")).map_err(|_| finished.output.clone())?;
-        let found = outcomes_of(&outcomes)?;
-        for mutant in fresh {
-            let outcome = found.get(&mutant.name).ok_or_else(|| finished.output.clone())?;
-            known.note(&id(group, mutant), outcome)?;
+    let mut left: Vec<&Mutant> = group.mutants.iter().filter(open).collect();
+    let stages = stages(&group.tests);
+    if stages.is_empty() {
+        return Err("no test that cargo runs: name one, or put the row under [without]".into());
+    }
+    for (at, (package, tests)) in stages.into_iter().enumerate() {
+        if left.is_empty() {
+            break;
         }
+        let found = run_mutants(&format!("{}-{at}-{package}", group.name), &tests, &left, tree)?;
+        for mutant in &left {
+            known.note(&id(group, mutant), &found[&mutant.name])?;
+        }
+        left.retain(|mutant| found[&mutant.name] == SURVIVED);
     }
     let missed = |mutant: &&Mutant| known.of(&id(group, mutant)) == Some(SURVIVED);
     Ok(group.mutants.iter().filter(missed).map(|mutant| mutant.key.as_str()).collect())
+}
+
+/// The tests that cargo runs, by packages, in the order in which these are first named. All tests of a package, `PACKAGE/*`, come
+/// apart from some of it: named behind those, they are built for what those do not find.
+fn stages(tests: &[String]) -> Vec<(&str, Vec<String>)> {
+    let is_all = |test: &str| test.ends_with("/*");
+    let mut stages: Vec<(&str, Vec<String>)> = Vec::new();
+    for test in tests {
+        let Some((package, _)) = test.split_once('/').filter(|(_, rest)| !rest.starts_with("doc::")) else { continue };
+        let same = |stage: &&mut (&str, Vec<String>)| stage.0 == package && !is_all(test) && !is_all(&stage.1[0]);
+        match stages.iter_mut().find(same) {
+            Some((_, of)) => of.push(test.clone()),
+            None => stages.push((package, vec![test.clone()])),
+        }
+    }
+    stages
+}
+
+/// Runs tests against each of some mutants, and returns by their names what these came to.
+fn run_mutants(
+    name: &str,
+    tests: &[String],
+    fresh: &[&Mutant],
+    tree: &Path,
+) -> Result<BTreeMap<String, String>, String> {
+    let (out, selection) = (root().join("target/mutants").join(name), Selection::of(tests, &programs()?));
+    // Not used code is a warning, not an end.
+    let lax = |mut command: Command| {
+        command.env("RUSTFLAGS", "--cap-lints=warn");
+        command
+    };
+    let none = execute(&format!("mutants-{name}-none"), &mut lax(selection.tests(tree)));
+    // Tests that take five times as long with a mutant in count as tests that never end.
+    let limit = 20 + 5 * seconds(&none.output);
+    none.verdict()?;
+    let mut command = lax(selection.mutants(tree, &out));
+    command.arg(format!("--timeout={limit}"));
+    // Names do not choose among changes of fields: lines do.
+    let lines = root().join("target/mutants/lines.diff");
+    fs::write(&lines, diff(fresh)).map_err(|error| format!("{}: {error}", lines.display()))?;
+    command.arg("--in-diff").arg(lines);
+    command.args(fresh.iter().map(|mutant| format!("--re=^{}$", escaped(&mutant.name))));
+    command.args(["--", "-E", &selection.names]);
+    let finished = execute(&format!("mutants-{name}"), &mut command);
+    let outcomes = fs::read_to_string(out.join("mutants.out/outcomes.json")).map_err(|_| finished.output.clone())?;
+    let found = outcomes_of(&outcomes)?;
+    if fresh.iter().all(|mutant| found.contains_key(&mutant.name)) { Ok(found) } else { Err(finished.output) }
 }
 
 /// What the outcome is kept under.
@@ -246,90 +280,6 @@ fn outcomes_of(text: &str) -> Result<BTreeMap<String, String>, String> {
     Ok(value["outcomes"].as_array().into_iter().flatten().filter_map(outcome).collect())
 }
 
-/// Which tests run: packages and targets for cargo, names for nextest.
-#[derive(Debug, PartialEq, Eq)]
-struct Selection {
-    packages: BTreeSet<String>,
-    features: Vec<&'static str>,
-    targets: BTreeSet<String>,
-    names: String,
-}
-
-impl Selection {
-    /// Of the tests of a row, or of a library; those of steps and of documentation are left out.
-    /// `programs`: the test programs, as `PACKAGE/TARGET`; what is none is a module of the program `all`.
-    fn of(tests: &[String], programs: &BTreeSet<String>) -> Result<Self, String> {
-        let (mut packages, mut targets, mut names) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        for test in tests {
-            let Some((package, rest)) = test.split_once('/') else { continue };
-            let (target, path) = rest.split_once("::").unwrap_or((rest, "*"));
-            if target == "doc" {
-                continue;
-            }
-            packages.insert(package.to_string());
-            if target == "*" {
-                targets.insert("--tests".to_string());
-                names.push(format!("package(={package})"));
-                continue;
-            }
-            let (target, path) = match target {
-                "lib" => (target, path.to_string()),
-                _ if programs.contains(&format!("{package}/{target}")) => (target, path.to_string()),
-                _ => ("all", format!("{target}::{path}")),
-            };
-            targets.insert(if target == "lib" { "--lib".to_string() } else { format!("--test={target}") });
-            let binary = if target == "lib" { package.to_string() } else { format!("{package}::{target}") };
-            let name = match path.strip_suffix('*') {
-                Some("") => String::new(),
-                Some(start) => format!(" & test(/^{start}/)"),
-                None => format!(" & test(={path})"),
-            };
-            names.push(format!("(binary_id(={binary}){name})"));
-        }
-        if names.is_empty() {
-            return Err("no test that cargo runs: name one, or put the row under [without]".into());
-        }
-        let here = |feature: &&str| feature.split_once('/').is_some_and(|(package, _)| packages.contains(package));
-        let features = super::suites::FEATURES.split(',').filter(here).collect();
-        Ok(Self { packages, features, targets, names: names.join(" | ") })
-    }
-
-    /// The tests themselves, on lines as they are.
-    fn tests(&self, tree: &Path) -> Command {
-        let mut command = cargo(["nextest", "run"]);
-        command.current_dir(tree);
-        command.args(self.packages.iter().map(|package| format!("--package={package}")));
-        command.args(self.features.iter().map(|feature| format!("--features={feature}")));
-        command.args(&self.targets).args(["-E", &self.names]);
-        command
-    }
-
-    /// The same for mutants.
-    fn mutants(&self, tree: &Path, out: &Path) -> Command {
-        // cargo-mutants would run the packages' own tests on lines as they are, not these.
-        let mut command = cargo(["mutants", "--no-config", "--in-place", "--baseline=skip", "--test-tool=nextest"]);
-        command.arg(format!("--build-timeout={BUILD}"));
-        command.arg("--dir").arg(tree).arg("--output").arg(out);
-        command.args(self.packages.iter().map(|package| format!("--test-package={package}")));
-        command.args(self.features.iter().map(|feature| format!("--features={feature}")));
-        command.args(self.targets.iter().map(|target| format!("--cargo-arg={target}")));
-        command
-    }
-}
-
-/// The test programs of the workspace, as `PACKAGE/TARGET`.
-fn programs() -> Result<BTreeSet<String>, String> {
-    let metadata = super::metadata(&["--no-deps"])?;
-    let of = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut programs = BTreeSet::new();
-    for package in of(&metadata["packages"]) {
-        let tests = of(&package["targets"]).into_iter().filter(|target| target["kind"][0] == "test");
-        let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_string();
-        programs.extend(tests.map(|target| format!("{}/{}", name(&package), name(&target))));
-    }
-    Ok(programs)
-}
-
 /// The time in nextest's `Summary [   1.408s] 7 tests run`, rounded up.
 fn seconds(output: &str) -> u64 {
     let text = output.lines().filter_map(|line| line.trim().strip_prefix("Summary [")).next_back();
@@ -343,7 +293,7 @@ fn escaped(text: &str) -> String {
     text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
 
-/// What earlier runs found, one line each: `OUTCOME GROUP: KEY`. A line whose code has changed names no mutant any more.
+/// What earlier runs found, one line each: `OUTCOME GROUP: KEY`. A line whose code has changed names no mutant any more, and goes.
 struct Known(BTreeMap<String, String>);
 
 impl Known {
@@ -351,14 +301,15 @@ impl Known {
         root().join("docs/mutants-found.txt")
     }
 
-    fn load() -> Self {
-        let text = fs::read_to_string(Self::path()).unwrap_or_default();
-        Self(
-            text.lines()
-                .filter_map(|line| line.split_once(' '))
-                .map(|(outcome, id)| (id.into(), outcome.into()))
-                .collect(),
-        )
+    fn load(groups: &[Group]) -> Self {
+        Self::parse(&fs::read_to_string(Self::path()).unwrap_or_default(), groups)
+    }
+
+    fn parse(text: &str, groups: &[Group]) -> Self {
+        let ids: BTreeSet<String> =
+            groups.iter().flat_map(|group| group.mutants.iter().map(|mutant| id(group, mutant))).collect();
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        Self(lines.filter(|(_, id)| ids.contains(*id)).map(|(outcome, id)| (id.into(), outcome.into())).collect())
     }
 
     fn of(&self, id: &str) -> Option<&str> {

@@ -21,22 +21,29 @@ fn a_draw_depends_on_its_seed_and_not_on_the_order() {
 
 #[test]
 fn tests_are_chosen_by_package_target_and_name() {
-    let programs = BTreeSet::from(["terrace-core/heap".to_string()]);
+    let programs = BTreeSet::from(["terrace-core/heap", "terrace-core/bin/replay"].map(String::from));
     let of = |tests: &[&str]| Selection::of(&tests.iter().map(|test| test.to_string()).collect::<Vec<_>>(), &programs);
     let selection = of(&[
         "terrace-core/lib::bins::*",
         "terrace-core/heap::best",
         "terrace-core/slab::*",
-        "terrace-core/doc::x",
-        "loom::y",
+        "terrace-core/replay::table::tests::*",
     ]);
-    let words: Vec<_> =
-        selection.expect("tests").tests(Path::new(".")).get_args().map(|w| w.to_string_lossy().into_owned()).collect();
+    let words: Vec<_> = selection.tests(Path::new(".")).get_args().map(|w| w.to_string_lossy().into_owned()).collect();
     let names = "(binary_id(=terrace-core) & test(/^bins::/)) | (binary_id(=terrace-core::heap) & test(=best)) \
-                 | (binary_id(=terrace-core::all) & test(/^slab::/))";
-    let targets = ["--lib", "--test=all", "--test=heap"];
+                 | (binary_id(=terrace-core::all) & test(/^slab::/)) \
+                 | (binary_id(=terrace-core::bin/replay) & test(/^table::tests::/))";
+    let targets = ["--bin=replay", "--lib", "--test=all", "--test=heap"];
     assert_eq!(words, [&["nextest", "run", "--package=terrace-core"], &targets[..], &["-E", names]].concat());
-    assert!(of(&["loom::y"]).is_err());
+}
+
+#[test]
+fn packages_follow_each_other_as_they_are_named() {
+    let tests = ["b/x::one", "a/*", "loom::y", "b/lib::two", "b/*", "c/doc::z"].map(String::from);
+    let stages = stages(&tests);
+    let words: Vec<(&str, Vec<&str>)> =
+        stages.iter().map(|(package, tests)| (*package, tests.iter().map(String::as_str).collect())).collect();
+    assert_eq!(words, [("b", vec!["b/x::one", "b/lib::two"]), ("a", vec!["a/*"]), ("b", vec!["b/*"])]);
 }
 
 #[test]
@@ -48,7 +55,9 @@ fn the_time_of_tests_is_read() {
 #[test]
 fn programs_are_known_by_their_package() {
     let programs = programs().expect("metadata");
-    assert!(programs.contains("terrace-core/heap") && programs.contains("terrace-core/all"));
+    assert!(
+        ["terrace-core/heap", "terrace-core/all", "terrace-cli/bin/terrace"].iter().all(|one| programs.contains(*one))
+    );
 }
 
 #[test]
@@ -60,6 +69,13 @@ fn lines_are_told_as_new() {
 #[test]
 fn names_are_taken_letter_by_letter() {
     assert_eq!(escaped("a.rs:1:2: replace + with -"), "a\\.rs:1:2: replace \\+ with \\-");
+}
+
+#[test]
+fn what_names_no_mutant_is_forgotten() {
+    let group = Group { name: "A1".into(), mutants: vec![mutant("one"), mutant("two")], tests: vec![] };
+    let known = Known::parse("CaughtMutant A1: one\nMissedMutant A1: three\nCaughtMutant B1: two\n", &[group]);
+    assert_eq!(known.0, BTreeMap::from([("A1: one".into(), "CaughtMutant".into())]));
 }
 
 #[test]

@@ -57,7 +57,8 @@ impl Program {
         self
     }
 
-    /// Compiles it, unless this run of the tests did so before.
+    /// Compiles it, unless this process did so before. Other processes may run other tests of it: each writes a file of its own,
+    /// which then takes the program's name, so that none starts a file that another still writes.
     pub fn build(&self) -> PathBuf {
         static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         let file = folder().join(&self.name);
@@ -69,6 +70,7 @@ impl Program {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(&self.source);
         let (compiler, standard) =
             if self.source.ends_with(".cpp") { (CXX.0, "-std=gnu++17") } else { (CC.0, "-std=gnu11") };
+        let written = file.with_extension(std::process::id().to_string());
         let compiler = find(compiler).unwrap_or_else(|| panic!("{compiler} is not there"));
         Job::new(&compiler)
             .args(WARNINGS)
@@ -76,11 +78,12 @@ impl Program {
             .args([standard])
             .args(&self.flags)
             .args([&source])
-            .args(["-o".as_ref(), file.as_os_str()])
+            .args(["-o".as_ref(), written.as_os_str()])
             .args(&self.libraries)
             .args(["-ldl", "-lm"])
             .run()
             .succeeded();
+        std::fs::rename(&written, &file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         built.insert(file.clone());
         file
     }

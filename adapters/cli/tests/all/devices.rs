@@ -143,10 +143,13 @@ mod simulated {
         assert_eq!(report["cuda"]["usable"].as_bool(), Some(false));
         let missing = report["cuda"]["missing"].as_str().unwrap();
         assert!(missing.contains("cuMemAlloc_v2") && missing.contains("install"), "{missing}");
+        assert_eq!(report["devices"].as_array().map(Vec::len), Some(1), "it lacks it for every device: {report}");
         let report = json(&here, &["doctor", "--json", "--driver", &driver(&["cuMemMap"])]);
         let device = &report["devices"][1];
         assert_eq!((&device["capabilities"]["pages"], &device["page_bytes"]), (&false.into(), &0.into()));
         assert!(device["notes"].as_array().unwrap().iter().any(|note| note.as_str().unwrap().contains("cuMemMap")));
+        let text = here.run(&["doctor", "--driver", &driver(&["cuMemMap"])]);
+        assert!(!stdout(&text).contains("pages   of"), "{}", stdout(&text));
     }
 
     #[test]

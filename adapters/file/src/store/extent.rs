@@ -116,6 +116,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_written_is_durable_once_its_slab_is_synced() {
+        let space = Arc::new(Space::new(1 << 20));
+        space.add(1, 2 * ALIGN as u64, true).expect("a slab of two pages");
+        let mut extent = Extent::allocate(&space, ALIGN as u64).expect("room");
+        extent.mark_written();
+        assert_eq!(extent.durability(), Durability::NeedsSync(1, false));
+        let reach = space.begin_sync(1);
+        space.end_sync(1, reach, true);
+        assert_eq!(extent.durability(), Durability::Durable);
+        extent.mark_written();
+        assert_eq!(extent.durability(), Durability::NeedsSync(1, false), "that sync reached no further");
+    }
+
+    #[test]
     fn a_poisoned_extent_keeps_its_room_and_not_the_space() {
         let space = Arc::new(Space::new(1 << 20));
         space.add(1, 2 * ALIGN as u64, true).expect("a slab of two pages");

@@ -258,3 +258,23 @@ fn buffers_beyond_what_a_cap_can_hold_cost_no_tables() {
     let too_small = matches!(refused, Err(Error::Store(StoreError::CapTooSmall { needs, cap })) if needs > cap);
     assert!(too_small, "{refused:?}");
 }
+
+#[test]
+fn bytes_that_cannot_be_read_do_not_suspend_the_tier_that_they_were_to_come_to() {
+    let directory = room();
+    let manager = || builder(directory.path()).maintenance_interval(Duration::ZERO).build().expect("it is built");
+    let (first, kept) = (manager(), content(7, 1));
+    let buffer = first.allocate_named("a", kept.len() as u64).expect("room");
+    buffer.write(0, &kept).expect("written");
+    first.sync(&buffer).expect("durable");
+    drop((buffer, first));
+    let mut files = read_files(directory.path());
+    files.iter_mut().filter(|(name, _)| name.ends_with(".slab")).for_each(|(_, bytes)| bytes.fill(0xa5));
+    write_files(&files, directory.path());
+    let second = manager();
+    let buffer = second.open("a").expect("it is there");
+    let refused = buffer.lease_best().map(drop);
+    assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+    let memory = second.tiers()[0].view;
+    assert!(memory.suspended_until.is_none(), "{memory:?}");
+}

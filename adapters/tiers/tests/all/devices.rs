@@ -161,6 +161,19 @@ fn a_full_device_is_tried_again_as_soon_as_others_have_given_memory_back() {
 }
 
 #[test]
+fn every_fortieth_tick_looks_at_what_a_device_has_left() {
+    let device = Device::host();
+    let builder = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).maintenance_interval(Duration::ZERO);
+    let manager = builder.build().expect("it is built");
+    let capacity = || manager.tiers()[usize::from(DEVICE)].view.capacity;
+    device.set_capacity(MIB);
+    (1..40).for_each(|now| manager.tick(now * 250));
+    assert_eq!(capacity(), 4 * MIB);
+    manager.tick(40 * 250);
+    assert_eq!(capacity(), MIB);
+}
+
+#[test]
 fn a_full_device_is_full_for_buffers_also_where_pinned_memory_may_stand_in() {
     let device = Device::host();
     device.set_capacity(3 * MIB);
@@ -199,6 +212,7 @@ fn memory_that_a_device_shares_is_one_tier_which_both_address() {
     let lease = buffers[7].lease_device_mut().expect("room");
     assert_eq!(buffers[7].lease_best().map(drop), Err(Error::Leased));
     drop(lease);
+    assert_eq!(buffers[7].lease_device_on(1).map(drop), Err(Error::NoTier("on a device")), "files have no address");
     manager.check().expect("sound");
     drop((buffers, manager));
     assert_eq!(device.stats().pinned.in_use, 0, "all of it went back");

@@ -219,6 +219,11 @@ fn maintenance_empties_from_80_to_60_percent_by_its_budget() {
     assert_eq!(used, [65, 60, 60, 60]);
     assert_eq!(valid(&world, world.granted[&0]), [1], "the least used went");
     assert_eq!(valid(&world, world.granted[&100]), [0]);
+    // It is done with: what comes now stays up to 80 % again.
+    for ticket in 101..112 {
+        take(&mut world, ticket, 1);
+    }
+    assert_eq!(world.tell(LedgerEvent::Tick { now: 6 }), Ok(vec![]), "71 of 100");
 }
 
 #[test]

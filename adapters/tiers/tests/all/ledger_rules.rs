@@ -1,4 +1,4 @@
-//! One test for each rule about requests, in the same world as the random runs.
+//! One test for each rule about requests and ticks, in the same world as the random runs.
 
 use crate::ledgers;
 
@@ -256,4 +256,20 @@ fn a_copy_counts_as_what_it_takes_in_each_tier() {
     world.tell(LedgerEvent::Resize { tier: 1, capacity: 5000 }).expect("a tier");
     ask(&mut world, 4, 4097, 0, true, PlacementHint::default());
     assert_eq!(world.refused[&4], Refusal { reason: RefusalReason::TooLarge, requested: 4097, largest: 4096 });
+}
+
+#[test]
+fn a_tick_whose_budget_one_tier_has_used_moves_nothing_of_another() {
+    let mut settings = settings(2, &[100, 100, 1000]);
+    settings.maintenance_budget = 20;
+    let mut world = World::new(settings);
+    for ticket in 0..80 {
+        take(&mut world, ticket, 1);
+        ask(&mut world, 100 + ticket, 1, 0, false, PlacementHint { tier: Some(1), keep: false });
+    }
+    let used = |world: &World| [0, 1].map(|tier| world.ledger.tier(tier).expect("a tier").used);
+    assert_eq!(used(&world), [80, 80]);
+    let actions = world.tell(LedgerEvent::Tick { now: 1 }).expect("time passes");
+    let copies: Vec<_> = actions.iter().filter(|action| matches!(action, Action::Copy { from: 1, .. })).collect();
+    assert!(copies.is_empty(), "{copies:?}");
 }

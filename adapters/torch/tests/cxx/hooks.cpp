@@ -23,6 +23,8 @@ void case_hooks() {
     size_t bytes = 0;
     expect(torch().base_alloc(block + 5000, &bytes) == block && bytes >= 100'000 && bytes < 101'000, "%zu", bytes);
     expect(torch().base_alloc(block, nullptr) == block, "a null size is allowed");
+    size_t beyond = 1;
+    expect(torch().base_alloc(block + bytes, &beyond) == block + bytes && beyond == 0, "the first byte behind it");
     int elsewhere = 0;
     expect(torch().base_alloc(&elsewhere, &bytes) == &elsewhere && bytes == 0);
     auto stats = torch().counters();

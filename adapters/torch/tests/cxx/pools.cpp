@@ -89,6 +89,18 @@ void case_filters() {
     torch().end_allocate_to_pool(0, {1, 0});
     expect(owned.use_count() == 1, "%ld copies", owned.use_count());
     torch().release_pool(0, {1, 0});
+    // A filter that accepts a stream no more: the stream's next block is the device's.
+    bool inside = true;
+    torch().begin_allocate_to_pool(0, {1, 2}, [&inside](cudaStream_t) { return inside; });
+    auto pooled = torch().alloc(BIG, 0, one);
+    expect(pool_bytes() >= BIG);
+    inside = false;
+    auto own = torch().alloc(BIG, 0, one);
+    expect(pool_bytes() < 2 * BIG, "%zu", pool_bytes());
+    torch().free(pooled, BIG, 0, one);
+    torch().free(own, BIG, 0, one);
+    torch().end_allocate_to_pool(0, {1, 2});
+    torch().release_pool(0, {1, 2});
     // An empty function accepts every stream.
     torch().begin_allocate_to_pool(0, {1, 1}, nullptr);
     auto block = torch().alloc(BIG, 0, one);

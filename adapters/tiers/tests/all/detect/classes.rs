@@ -60,6 +60,8 @@ fn rotational_alone_is_never_more_than_a_guess() {
                 Some(if turns { TierKind::Hdd } else { TierKind::Ssd }),
                 "{transport:?} {rotational:?}"
             );
+            let excused = class.reasons.iter().any(|reason| reason.contains("most virtual disks are flash"));
+            assert_eq!(excused, transport == Transport::Virtual, "{transport:?} {rotational:?}");
             // Measured, it is not asked.
             for (ratio, expected) in [(0.02, TierKind::Hdd), (0.9, TierKind::Ssd)] {
                 let class = classify(&facts(transport, rotational, Some((ratio, 4.0, 50_000))));
