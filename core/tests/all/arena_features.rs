@@ -374,7 +374,7 @@ fn a9_small_and_large_take_different_paths_at_the_threshold() {
 #[test]
 fn a9_the_threshold_is_a_part_of_the_peak_where_the_slack_grows() {
     // Of 8 MiB it is 1 KiB.
-    let mut world = world(true, 1 << 24, ArenaSettings { small: 64, slack: 5, max_slack: 6, ..SETTINGS });
+    let mut world = world(true, 1 << 24, ArenaSettings { small_threshold: 64, slack: 5, max_slack: 6, ..SETTINGS });
     let _ = get(&mut world, 8 << 20, 0);
     for (bytes, low) in [(1024, true), (1088, false)] {
         let block = get(&mut world, bytes, 0);
@@ -795,7 +795,7 @@ fn only_a_slack_that_grows_maps_pages_ahead() {
 #[test]
 fn what_segments_have_beyond_the_slack_goes_back() {
     for (vacant, kept) in [(10, true), (12, false)] {
-        let settings = ArenaSettings { segment_bytes: PAGE, grain: PAGE, small: 0, ..ArenaSettings::segments() };
+        let settings = ArenaSettings { segment: PAGE, grain: PAGE, small_threshold: 0, ..ArenaSettings::segments() };
         let mut world = world(false, 1000 * PAGE, settings);
         let _ = get(&mut world, (100 - vacant) * PAGE, 0);
         let block = get(&mut world, vacant * PAGE, 0);
