@@ -30,10 +30,9 @@ fn open_all(open: impl Fn(u32) -> Result<Device, CudaError>) -> (Vec<CudaDevice>
         let device = format!("cuda:{ordinal}");
         match open(ordinal) {
             Ok(opened) => devices.push(CudaDevice { device, opened: Ok(opened) }),
-            // All devices are found: this number is one past that of the last.
-            Err(CudaError::Open(OpenError::NoDevice { found, .. })) if found > 0 => break,
             Err(error) => {
-                // Only these errors concern one device; all others, such as a missing driver, concern all of them.
+                // Only these errors concern one device. All others end the list: no driver, or no device of that number. One past
+                // the last is not what is missing, since a device before it was opened or said why not.
                 let one = matches!(&error, CudaError::Device(_) | CudaError::Open(OpenError::Driver(_)));
                 missing.get_or_insert(error.to_string());
                 if !one || ordinal >= LAST_ORDINAL {

@@ -36,7 +36,7 @@ impl Ledger {
             let goal = (u128::from(state.capacity) * u128::from(LOW) / 1000) as u64;
             let above = (state.used - state.leaving).saturating_sub(goal);
             state.draining = above > 0 && (state.draining || state.reported >= Level::High);
-            if state.draining && budget > 0 {
+            if state.draining {
                 budget = budget.saturating_sub(self.vacate(tier, above, Some(budget), context));
             }
         }
