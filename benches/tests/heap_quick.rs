@@ -24,7 +24,7 @@ fn a_quick_run_leaves_tables_raw_data_and_a_picture() {
     // Two heaps that fit, five lists, two rounds; Fast<Narrow> fits none of the lists.
     assert_eq!(results.samples.len(), 2 * 5 * 2);
     assert!(results.samples.iter().all(|sample| sample.ops > 0 && sample.refused == 0));
-    assert_eq!(results.filled.len(), 2 * 5);
+    assert_eq!(results.filled.len(), 2 * 6);
     assert!(results.filled.iter().all(|filled| (0.4..1.0).contains(&filled.share)), "{:?}", results.filled);
     // What every block costs cannot be below nothing; all three fit here.
     assert_eq!(results.costs.len(), 3 * 4);

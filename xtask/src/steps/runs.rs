@@ -81,7 +81,7 @@ const SHARED: &str = "-p terrace-tests --test device_host --test device_ring --t
 const SIMULATED: &str = "-p terrace-tests --test device_simcuda --test device_numbers --test device_streams";
 const TIERS: &str = "-p terrace-tiers --lib --test all --test forked";
 /// Without what says `unsafe` nowhere, in the library and in its tests.
-const TIERS_TESTS: &str = "--skip damage:: --skip detect:: --skip extremes:: --skip ledger --skip locals:: --skip policy:: \
+const TIERS_TESTS: &str = "--skip detect:: --skip extremes:: --skip ledger --skip locals:: --skip policy:: \
     --skip restart:: --skip runtimes:: --skip turns:: --skip wakers::";
 const FILE: &str = "-p terrace-file --lib";
 

@@ -1,8 +1,7 @@
 //! The tests of the tiers that share a process: one program, since each more costs seconds to build and to link.
 //!
-//! A test that needs its own process or allocator, or that measures either, is a file beside this folder.
+//! A test that needs its own process, allocator or panic hook, or that measures its process, is a file beside this folder.
 
-mod damage;
 mod detect;
 mod devices;
 mod extremes;
