@@ -14,8 +14,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use terrace_guard::{ProcessOwned, catch_panic};
 
@@ -149,6 +150,21 @@ impl Executor {
         let (runnable, task) = async_task::spawn(work, schedule);
         runnable.schedule();
         join.with_task(task)
+    }
+
+    /// As [`spawn`](Self::spawn), but polls the future once on this thread, and needs no task if it is ready then.
+    ///
+    /// The caller must hold no lock that the future takes.
+    pub fn begin<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        if !self.is_own() {
+            return self.spawn(future);
+        }
+        let mut future = Box::pin(futures_lite::FutureExt::catch_unwind(AssertUnwindSafe(future)));
+        // No wake is lost: the task is polled again as soon as it is spawned.
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => JoinHandle::ready(outcome),
+            Poll::Pending => self.spawn(async { future.await.unwrap_or_else(|panic| resume_unwind(panic)) }),
+        }
     }
 
     fn push(&self, task: Runnable) {

@@ -19,12 +19,23 @@ use terrace_guard::Process;
 #[must_use = "the task goes on, but its result is dropped"]
 pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
-    outcome: Notified<Arc<TaskOutcome<T>>>,
+    outcome: Outcome<T>,
     /// Whether dropping the handle cancels the task.
     cancels: bool,
     process: Process,
     in_child: Option<fn() -> T>,
 }
+
+/// Where a handle gets its result from.
+enum Outcome<T> {
+    /// The task reports it.
+    Task(Notified<Arc<TaskOutcome<T>>>),
+    /// It was there when the handle was made; `None` once it was taken.
+    Ready(Option<std::thread::Result<T>>),
+}
+
+// No field is pinned: a result is only moved.
+impl<T> Unpin for JoinHandle<T> {}
 
 /// The result of a task, or the payload of its panic.
 struct TaskOutcome<T> {
@@ -66,8 +77,14 @@ impl<T> JoinHandle<T> {
     /// the task.
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
-        let listens = Notified::new(Arc::clone(&ended));
-        (OutcomeSender(ended), Self { task: None, outcome: listens, cancels: false, process, in_child: None })
+        let outcome = Outcome::Task(Notified::new(Arc::clone(&ended)));
+        (OutcomeSender(ended), Self { task: None, outcome, cancels: false, process, in_child: None })
+    }
+
+    /// A handle with an outcome that is there already: no task was needed.
+    pub(crate) fn ready(outcome: std::thread::Result<T>) -> Self {
+        let outcome = Outcome::Ready(Some(outcome));
+        Self { task: None, outcome, cancels: false, process: Process::current(), in_child: None }
     }
 
     /// Attaches the spawned task to the handle.
@@ -108,9 +125,14 @@ impl<T> Future for JoinHandle<T> {
             // The task belongs to the parent process, and makes no progress in the child.
             return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
         }
-        std::task::ready!(Pin::new(&mut self.outcome).poll(context));
-        let outcome = self.outcome.to().outcome().take();
-        match outcome.expect("a task is not polled after its end") {
+        let outcome = match &mut self.outcome {
+            Outcome::Ready(outcome) => outcome.take(),
+            Outcome::Task(outcome) => {
+                std::task::ready!(Pin::new(&mut *outcome).poll(context));
+                outcome.to().outcome().take()
+            }
+        };
+        match outcome.expect("a handle is not polled after its end") {
             Ok(value) => Poll::Ready(value),
             Err(panic) => std::panic::resume_unwind(panic),
         }

@@ -186,7 +186,7 @@ impl FramePool {
         let block = self.shared.arena().allocate(Request::new(len as u64).align(align as u64))?;
         // The block's address lies in the mapping; the pointer is derived from the mapping's, to keep its provenance.
         let start = self.shared.start.map_addr(|start| start.saturating_add(block.address as usize - start.get()));
-        Ok(Frame { start, len, block, shared: Arc::clone(&self.shared) })
+        Ok(Frame { start, len, owner: FrameOwner::Pool(block, Arc::clone(&self.shared)) })
     }
 
     /// Waits until the pool has room, then returns a frame as [`take`](Self::take) does.
@@ -262,21 +262,38 @@ impl FramePoolShared {
     }
 }
 
-/// A range of memory from a [`FramePool`], returned to the pool on drop.
+/// A range of memory from a [`FramePool`], returned to the pool on drop; or a part of memory that others hold too.
 pub struct Frame {
     start: NonNull<u8>,
     /// Length in bytes: a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.
     len: usize,
-    block: Block,
-    shared: Arc<FramePoolShared>,
+    owner: FrameOwner,
 }
 
-// SAFETY: a frame's bytes are its holder's alone, on any thread.
+/// What keeps a frame's memory.
+enum FrameOwner {
+    /// The frame is this block of the pool.
+    Pool(Block, Arc<FramePoolShared>),
+    /// The frame is a part of memory that lives as long as this reference.
+    Shared(#[expect(dead_code, reason = "only kept")] Arc<dyn Send + Sync>),
+}
+
+// SAFETY: a frame's bytes are its holder's alone, on any thread; of a part, as the caller of `part_of` promised.
 unsafe impl Send for Frame {}
 // SAFETY: a shared frame is only read.
 unsafe impl Sync for Frame {}
 
 impl Frame {
+    /// A frame over `len` bytes of memory that `owner` keeps, so that I/O needs no copy of them.
+    ///
+    /// # Safety
+    /// The bytes must be initialised, and stay valid while `owner` lives, wherever it is moved. Until the frame is
+    /// dropped, no other thread may write them. The frame may be written, or read into, only if no other thread reads
+    /// them either.
+    pub unsafe fn part_of(owner: Arc<dyn Send + Sync>, start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len, owner: FrameOwner::Shared(owner) }
+    }
+
     /// The first byte of the frame.
     ///
     /// For system calls, and for a holder that synchronises access to the bytes by itself.
@@ -284,12 +301,14 @@ impl Frame {
         self.start.as_ptr()
     }
 
-    /// Never returns the frame to the pool, because the kernel may still access it. Fails waiters that only this frame
-    /// could serve.
+    /// Never returns the memory, because the kernel may still access it. Fails waiters that only this frame could
+    /// serve.
     pub(crate) fn leak(self) {
-        self.shared.leaked.store(true, Ordering::Release);
-        self.shared.returned.notify();
-        // `forget` also keeps this frame's reference to the pool, so that the mapping stays.
+        if let FrameOwner::Pool(_, shared) = &self.owner {
+            shared.leaked.store(true, Ordering::Release);
+            shared.returned.notify();
+        }
+        // `forget` also keeps this frame's reference to its owner, so that the mapping stays.
         std::mem::forget(self);
     }
 }
@@ -298,27 +317,30 @@ impl Deref for Frame {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the arena allocated these bytes to this frame alone; the mapping is initialised, with zeros at first.
+        // SAFETY: the arena allocated these bytes to this frame alone, and the mapping is initialised, with zeros at
+        // first; of a part, the caller of `part_of` promised that they are initialised and not written.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed exclusively.
+        // SAFETY: as above, and `self` is borrowed exclusively; of a part, the caller of `part_of` promised that no
+        // other thread reads it then.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        if self.shared.is_own().is_none() {
+        let FrameOwner::Pool(block, shared) = &self.owner else { return };
+        if shared.is_own().is_none() {
             return;
         }
         // `free` fails only for a block that is not allocated.
-        let _ = self.shared.arena().free(self.block, Owner(0));
+        let _ = shared.arena().free(*block, Owner(0));
         // Wake all waiters: the freed room may suffice for several of them, or for only one that is not the first.
-        self.shared.returned.notify();
+        shared.returned.notify();
     }
 }
 

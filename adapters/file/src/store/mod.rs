@@ -138,6 +138,40 @@ impl Store {
         got.in_child(|| Err(StoreError::forked()))
     }
 
+    /// As [`put`](Self::put), without a task of its own: begins when the future is polled.
+    ///
+    /// The future must be polled to its end on a thread that the store's tasks do not wait for.
+    pub fn put_here(&self, frame: Frame, bytes: usize) -> impl Future<Output = PutResult> + Send + use<> {
+        let shared = self.shared.is_own().then(|| Arc::clone(&self.shared));
+        async move {
+            match shared {
+                Some(shared) => shared.put(frame, bytes).await,
+                None => PutResult { result: Err(StoreError::forked()), frame: Some(frame) },
+            }
+        }
+    }
+
+    /// As [`get`](Self::get), without a task of its own, and into `frame` if there is one: begins when the future is
+    /// polled.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`StoreError::TooLarge`] if the frame has fewer bytes than the piece, rounded up to pages.
+    pub fn get_here(
+        &self,
+        piece: &Arc<Piece>,
+        frame: Option<Frame>,
+    ) -> impl Future<Output = Result<Frame, StoreError>> + Send + use<> {
+        let shared = self.shared.is_own().then(|| Arc::clone(&self.shared));
+        let piece = Arc::clone(piece);
+        async move {
+            let shared = shared.ok_or_else(StoreError::forked)?;
+            match frame {
+                Some(frame) => shared.get_into(&piece, frame).await,
+                None => shared.get(&piece).await,
+            }
+        }
+    }
+
     /// Makes changes durable, all or none of them. Commits that wait at the same time share their syncs.
     ///
     /// # Errors

@@ -36,9 +36,12 @@ impl StoreShared {
             return PutResult { result: Err(StoreError::TooLarge { asked: bytes, most }), frame: Some(frame) };
         }
         let rounded = bytes.next_multiple_of(ALIGN);
-        // Zero the rest of the last page: bytes of the frame's previous holder must not reach the disk.
-        // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
-        frame[bytes..rounded].fill(0);
+        // Zero the rest of the last page: bytes of the frame's previous holder must not reach the disk. A frame of whole
+        // pages is only read: it may be a part of memory that others read too.
+        if bytes < rounded {
+            // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
+            frame[bytes..rounded].fill(0);
+        }
         let crc = crc32fast::hash(&frame[..bytes]);
         match self.write_anywhere(frame, rounded).await {
             (Ok(extent), frame) => PutResult { result: Ok(Arc::new(Piece::new(extent, bytes as u32, crc))), frame },
@@ -107,8 +110,16 @@ impl StoreShared {
         }
     }
 
-    /// Reads a piece into a frame, and verifies its checksum.
+    /// Reads a piece into a frame of the pool, and verifies its checksum.
     pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
+        self.check_piece(piece)?;
+        let bytes = piece.rounded();
+        let frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
+        self.get_into(piece, frame).await
+    }
+
+    /// Fails if a piece cannot be read into a frame of the pool, before a frame is waited for.
+    fn check_piece(&self, piece: &Piece) -> Result<(), StoreError> {
         let bytes = piece.rounded();
         // seeded: piece_of_another_got: piece.is_in(&self.space) => true
         if !piece.is_in(&self.space) {
@@ -120,8 +131,18 @@ impl StoreShared {
         if bytes > self.largest {
             return Err(StoreError::TooLarge { asked: bytes, most: self.largest });
         }
-        let mut frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
-        let mut last = None;
+        Ok(())
+    }
+
+    /// Reads a piece into this frame, and verifies its checksum.
+    pub(super) async fn get_into(&self, piece: &Piece, mut frame: Frame) -> Result<Frame, StoreError> {
+        let (bytes, mut last) = (piece.rounded(), None);
+        if !piece.is_in(&self.space) {
+            return Err(StoreError::OtherPiece);
+        }
+        if frame.len() < bytes {
+            return Err(StoreError::TooLarge { asked: bytes, most: frame.len() });
+        }
         for _ in 0..TRIES {
             let extent = piece.extent()?;
             let (file, offset) = (extent.file(), extent.offset());

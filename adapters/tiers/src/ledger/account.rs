@@ -48,6 +48,10 @@ pub(super) struct TierState {
     /// The last failed search for room: the tenant that needed it (`None`: maintenance) and the bytes needed. Reset by
     /// events that may change its result.
     pub failed_search: Option<(Option<u16>, u64)>,
+    /// Whether the last search for room ahead of need found too little. Reset with `failed_search`.
+    pub failed_ahead: bool,
+    /// Bytes that came to the tier since the last tick, and between the two last ticks.
+    pub demand: [u64; 2],
     /// Whether the tier was filled to 80 % and has not been emptied to 60 % since.
     pub draining: bool,
     pub freed_by: FreedBy,
@@ -69,6 +73,8 @@ impl TierState {
             failures: 0,
             suspended_until: None,
             failed_search: None,
+            failed_ahead: false,
+            demand: [0; 2],
             draining: false,
             freed_by: FreedBy::None,
         }
@@ -82,6 +88,11 @@ impl TierState {
     /// Size of the largest buffer whose copy takes at most `room` bytes in this tier.
     pub(super) fn largest_copy(&self, room: u64) -> u64 {
         room - room % self.unit
+    }
+
+    /// Forgets that searches for room failed: the next ones may succeed.
+    pub(super) fn reset_searches(&mut self) {
+        (self.failed_search, self.failed_ahead) = (None, false);
     }
 
     /// Free bytes of the tier.
@@ -150,7 +161,9 @@ impl Ledger {
     /// Reserves room in a tier for a copy of a tenant's buffer.
     pub(super) fn reserve(&mut self, tier: Tier, tenant: u16, bytes: u64) {
         let held = self.footprint(tier, bytes);
-        self.tiers[usize::from(tier)].used += held;
+        let state = &mut self.tiers[usize::from(tier)];
+        state.used += held;
+        state.demand[0] = state.demand[0].saturating_add(held);
         self.tenants[usize::from(tenant)].held[usize::from(tier)] += held;
     }
 
@@ -161,7 +174,7 @@ impl Ledger {
         whose.held[usize::from(tier)] -= held;
         whose.over_limit &= whose.exceeds_caps();
         // A search for room in a better tier may succeed now: its copies can move into the released room.
-        self.tiers[..usize::from(tier)].iter_mut().for_each(|above| above.failed_search = None);
+        self.tiers[..usize::from(tier)].iter_mut().for_each(TierState::reset_searches);
         let state = &mut self.tiers[usize::from(tier)];
         state.used -= held;
         state.over_limit &= state.used > state.capacity;

@@ -34,27 +34,27 @@ enum Exit {
 
 /// The conditions of a search for victims.
 #[derive(Clone, Copy)]
-struct VictimSearch {
-    tier: Tier,
+pub(super) struct VictimSearch {
+    pub tier: Tier,
     /// Bytes to free.
-    need: u64,
+    pub need: u64,
     /// The tenant that needs the room. `None`: maintenance.
-    requester: Option<u16>,
+    pub requester: Option<u16>,
     /// If true, victims go only to the next lower tier that accepts them, and may wait until it has room. If false,
     /// they go to any lower tier that has room now.
-    next_tier_only: bool,
+    pub next_tier_only: bool,
     /// Skip buffers with the hint `keep`.
-    spare_kept: bool,
+    pub spare_kept: bool,
     /// Only accept a victim that is large enough alone: several victims chosen in order may find no room below where
     /// one larger buffer does.
-    single: bool,
+    pub single: bool,
 }
 
 /// The victims that a search has chosen: taken out of the tier's policy and marked as `selected`.
 #[derive(Default)]
-struct EvictionPlan {
+pub(super) struct EvictionPlan {
     victims: Vec<(u32, Exit)>,
-    bytes: u64,
+    pub bytes: u64,
     /// Bytes that the plan copies to each tier: `down` now, `later` once that tier has room.
     down: [u64; TIERS as usize],
     later: [u64; TIERS as usize],
@@ -176,7 +176,7 @@ impl Ledger {
     }
 
     /// Takes victims out of a tier's policy until they have `search.need` bytes together or no more can leave.
-    fn select_victims(
+    pub(super) fn select_victims(
         &mut self,
         search: VictimSearch,
         lease_status: &mut dyn FnMut(BufferId) -> LeaseStatus,
@@ -260,7 +260,7 @@ impl Ledger {
 
     /// Begins the migrations of a plan's victims. Victims that are to be copied later stay in the tier, and in its
     /// policy.
-    fn commit(&mut self, tier: Tier, plan: EvictionPlan, context: &mut EventContext<'_>) {
+    pub(super) fn commit(&mut self, tier: Tier, plan: EvictionPlan, context: &mut EventContext<'_>) {
         let mut later = EvictionPlan::default();
         for (index, exit) in plan.victims {
             let buffer = &self.buffers[index];

@@ -25,6 +25,7 @@ impl Ledger {
         }
         for tier in &mut self.tiers {
             tier.suspended_until = tier.suspended_until.filter(|until| *until > self.now);
+            tier.demand = [0, tier.demand[0]];
         }
         self.drain(context);
     }

@@ -32,12 +32,14 @@
 //! | `table`, `account` | state of buffers; of tiers and tenants, in bytes |
 //! | `queue` | requests for buffers: order, placement, refusal |
 //! | `eviction` | which buffers leave a tier |
+//! | `ahead` | room for all that waits at once, and ahead of demand |
 //! | `migration` | begins copies and drops, and records how they ended |
 //! | `move_request` | promotion, demotion, replication |
 //! | `maintenance` | ticks, resizes, pressure |
 //! | `check` | checks every invariant |
 
 mod account;
+mod ahead;
 mod check;
 mod error;
 mod eviction;
@@ -102,6 +104,7 @@ pub struct Ledger {
     now: u64,
     touch_window: u64,
     maintenance_budget: u64,
+    ahead_from: u64,
     backoff: u64,
 }
 
@@ -143,6 +146,7 @@ impl Ledger {
             now: 0,
             touch_window: settings.touch_window,
             maintenance_budget: settings.maintenance_budget,
+            ahead_from: settings.ahead_from,
             backoff: settings.backoff,
         })
     }
@@ -169,12 +173,13 @@ impl Ledger {
             LedgerEvent::Touch { .. } | LedgerEvent::Free { .. } | LedgerEvent::Cancel { .. } => true,
             _ => false,
         };
-        self.tiers.iter_mut().filter(|_| !same).for_each(|tier| tier.failed_search = None);
+        self.tiers.iter_mut().filter(|_| !same).for_each(TierState::reset_searches);
         let mut context = EventContext { lease_status, actions };
         self.apply(event, &mut context)?;
         self.shrink_to_capacity(&mut context);
         let queue_state = self.serve(&mut context);
         self.serve_moves(queue_state, &mut context);
+        self.evict_ahead(queue_state, &mut context);
         self.report_pressure(&mut context);
         Ok(())
     }

@@ -130,7 +130,7 @@ impl Ledger {
         for queue in 0..self.move_queues.len() {
             while let Some(&id) = self.move_queues[queue].front() {
                 let up = queue == 1;
-                if up && queue_state == QueueState::MakingRoom {
+                if up && matches!(queue_state, QueueState::MakingRoom(_)) {
                     break;
                 }
                 let index = self.buffers.find(id).ok();
@@ -184,7 +184,7 @@ impl Ledger {
             (self.tiers[usize::from(to)].shortfall(self.footprint(to, buffer.bytes)), buffer.tenant);
         // The buffer must not be evicted to make room for itself.
         self.buffers[index].selected = true;
-        let made = kind != MoveKind::Prefetch && self.make_room(to, shortfall, Some(tenant), context);
+        let made = request.evicts_others() && self.make_room(to, shortfall, Some(tenant), context);
         self.buffers[index].selected = false;
         // A buffer that is being copied to that tier may be evicted afterwards, which makes room.
         let later = kind == MoveKind::Promote && self.tiers[usize::from(to)].incoming > 0;

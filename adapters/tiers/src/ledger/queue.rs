@@ -36,16 +36,16 @@ pub(super) enum QueueState {
     Clear,
     /// The first request waits until other users free buffers or release leases.
     Blocked,
-    /// Buffers are leaving a tier to make room for the first request.
-    MakingRoom,
+    /// Buffers are leaving this tier to make room for the first request.
+    MakingRoom(Tier),
 }
 
 /// Where an allocation request can be placed now.
 enum Placement {
     /// There is room in this tier.
     InTier(Tier),
-    /// Buffers are leaving a tier to make room for the request.
-    MakingRoom,
+    /// Buffers are leaving this tier to make room for the request.
+    MakingRoom(Tier),
     /// No room can be made before users free buffers or release leases.
     Blocked,
 }
@@ -152,7 +152,7 @@ impl Ledger {
                         self.grant(request, tier, context);
                     }
                 }
-                Placement::MakingRoom => return QueueState::MakingRoom,
+                Placement::MakingRoom(tier) => return QueueState::MakingRoom(tier),
                 Placement::Blocked if !request.wait => self.refuse(at, self.no_room(&request), context),
                 // No later request may be granted before this one, and no later one has to be refused, as all of them
                 // wait.
@@ -214,7 +214,7 @@ impl Ledger {
             }
             let shortfall = state.shortfall(held);
             if self.make_room(tier, shortfall, Some(request.tenant), context) {
-                return Placement::MakingRoom;
+                return Placement::MakingRoom(tier);
             }
         }
         Placement::Blocked
@@ -241,7 +241,7 @@ impl Ledger {
         self.granted.insert(ticket, id);
         self.update_policies(id.index);
         // A search for room may succeed now: the tier has one more candidate for eviction.
-        self.tiers[usize::from(tier)].failed_search = None;
+        self.tiers[usize::from(tier)].reset_searches();
         context.actions.push(Action::Grant { ticket, id, tier, zero });
     }
 

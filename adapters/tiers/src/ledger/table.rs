@@ -49,6 +49,11 @@ impl MoveRequest {
         matches!(self.kind, MoveKind::Promote | MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 
+    /// Whether other buffers are evicted to make room for the move.
+    pub(super) fn evicts_others(self) -> bool {
+        self.kind != MoveKind::Prefetch
+    }
+
     /// Whether the end of the move is reported to the user.
     pub(super) fn is_reported(self) -> bool {
         !matches!(self.kind, MoveKind::SecondTouch | MoveKind::Prefetch)

@@ -82,6 +82,8 @@ pub struct Settings {
     pub touch_window: u64,
     /// Most bytes that maintenance begins to move in one tick; a larger buffer moves alone. 0 for no maintenance.
     pub maintenance_budget: u64,
+    /// Room is made ahead of demand in a tier to which at least this many bytes come between two ticks.
+    pub ahead_from: u64,
     /// How long a tier is suspended after a copy into it failed, in the unit of [`LedgerEvent::Tick`]. Each further
     /// failure doubles the time, up to 64 times this.
     pub backoff: u64,
@@ -90,10 +92,12 @@ pub struct Settings {
 impl Settings {
     /// The defaults: one tenant without limits, S3-FIFO, and times in milliseconds.
     ///
-    /// A second touch within ten seconds promotes; maintenance moves 64 MiB in a tick; the backoff is one second.
+    /// A second touch within ten seconds promotes; maintenance moves 64 MiB in a tick; room is made
+    /// ahead from 8 MiB a tick on, as one copy at a time serves less; the backoff is one second.
     pub fn new(tiers: Vec<TierSpec>) -> Self {
         let (tenants, policy) = (vec![TenantQuota::UNLIMITED], PolicyKind::default());
-        Self { tiers, tenants, policy, touch_window: 10_000, maintenance_budget: 64 << 20, backoff: 1_000 }
+        let (maintenance_budget, ahead_from) = (64 << 20, 8 << 20);
+        Self { tiers, tenants, policy, touch_window: 10_000, maintenance_budget, ahead_from, backoff: 1_000 }
     }
 }
 

@@ -8,8 +8,8 @@
 //! memory, or to files, since a failed copy to a device would leave a mixture of old and new bytes.
 
 use super::ManagerShared;
-use super::block::TransferMemory;
-use super::buffer_state::BufferState;
+use super::block::{HostBlock, TransferMemory};
+use super::buffer_state::{BufferState, TierCopy};
 use super::device_tier::DeviceCopy;
 use super::error::Error;
 use super::raw_bytes::RawBytes;
@@ -49,7 +49,11 @@ impl ManagerShared {
     /// bytes.
     pub(super) fn read_memory(&self, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
         let _call = buffer.call();
-        let Some(start) = self.acquire_shared_memory(buffer, u64::MAX)? else { return Ok(None) };
+        let Some(start) = self.acquire_shared_memory(buffer, u64::MAX)? else {
+            // The bytes of a buffer that was never written are zeros, wherever its memory is.
+            let zeros = !buffer.is_freed() && buffer.copies().is_untouched();
+            return Ok(zeros.then(|| to.fill(0)));
+        };
         // SAFETY: a shared lease is held; the caller checked the range.
         unsafe { RawBytes::new(start, buffer.bytes as usize).read(offset as usize, to) };
         self.release_shared(buffer);
@@ -67,7 +71,9 @@ impl ManagerShared {
     ) -> Result<Option<()>, Error> {
         let _call = buffer.call();
         let range = (offset, from.len() as u64);
-        let Some(start) = self.acquire_exclusive_memory(buffer, range, u64::MAX)? else { return Ok(None) };
+        let Some(start) = self.acquire_exclusive_memory(buffer, range, u64::MAX)? else {
+            return self.write_blank(buffer, offset, from);
+        };
         // SAFETY: the exclusive lease is held; the caller checked the range.
         unsafe { RawBytes::new(start, buffer.bytes as usize).write(offset as usize, from) };
         self.release_exclusive(buffer);
@@ -75,11 +81,66 @@ impl ManagerShared {
         Ok(Some(()))
     }
 
+    /// Claims the blank memory of a buffer that was never written. `None` if it has none, or moves, or is busy.
+    fn claim_blank(&self, buffer: &BufferState) -> Result<Option<(Tier, Arc<HostBlock>)>, Error> {
+        let mut state = self.state();
+        let moving = state.ledger.view(buffer.id)?.moving || state.busy.contains(&buffer.id);
+        let blank = buffer.copies().blank().filter(|_| !moving);
+        if blank.is_some() {
+            state.busy.insert(buffer.id);
+        }
+        Ok(blank)
+    }
+
+    /// Opens memory that [`claim_blank`](Self::claim_blank) claimed, once it is initialised.
+    fn open_blank(self: &Arc<Self>, buffer: &BufferState, (tier, block): (Tier, Arc<HostBlock>), wrote: Range<usize>) {
+        let mut state = self.state();
+        let mut copies = buffer.copies();
+        copies.put(tier, TierCopy::Memory(block));
+        if !wrote.is_empty() {
+            copies.wrote(wrote.clone());
+        }
+        drop(copies);
+        if !wrote.is_empty() {
+            let _ = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
+        }
+        state.unclaim(self, buffer);
+        self.unlock(state);
+    }
+
+    /// Writes to the blank memory of a buffer that was never written, and zeroes the rest of it. `None` if it has none.
+    fn write_blank(self: &Arc<Self>, buffer: &BufferState, offset: u64, from: &[u8]) -> Result<Option<()>, Error> {
+        let Some(blank) = self.claim_blank(buffer)? else { return Ok(None) };
+        let (bytes, at, end) = (buffer.bytes as usize, offset as usize, offset as usize + from.len());
+        let memory = blank.1.raw_bytes().first(bytes);
+        // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
+        unsafe { memory.zero(0, at) };
+        // SAFETY: as above; the caller checked the range.
+        unsafe { memory.write(at, from) };
+        // SAFETY: as above.
+        unsafe { memory.zero(end, bytes - end) };
+        self.open_blank(buffer, blank, buffer.chunks(offset, from.len() as u64));
+        Ok(Some(()))
+    }
+
+    /// Zeroes the memory of a buffer that was never written, if it is blank.
+    pub(super) fn zero_blank(self: &Arc<Self>, buffer: &BufferState) -> Result<(), Error> {
+        if buffer.copies().blank().is_some()
+            && let Some(blank) = self.claim_blank(buffer)?
+        {
+            // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
+            unsafe { blank.1.raw_bytes().zero(0, buffer.bytes as usize) };
+            self.open_blank(buffer, blank, 0..0);
+        }
+        Ok(())
+    }
+
     /// Finds where a buffer's newest bytes are.
-    pub(super) fn location(&self, buffer: &BufferState) -> Result<DataLocation, Error> {
+    pub(super) fn location(self: &Arc<Self>, buffer: &BufferState) -> Result<DataLocation, Error> {
         if buffer.mapped.is_some() {
             return Ok(DataLocation::Memory);
         }
+        self.zero_blank(buffer)?;
         let state = self.state();
         let view = state.ledger.view(buffer.id)?;
         if view.moving || state.busy.contains(&buffer.id) {
@@ -230,9 +291,7 @@ impl ManagerShared {
             drop(copies);
             let _ = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
         }
-        state.busy.remove(&buffer.id);
-        let _ = state.handle(self, LedgerEvent::Released { id: buffer.id });
-        buffer.notify_changed();
+        state.unclaim(self, buffer);
         self.unlock(state);
         written.map(drop)
     }

@@ -6,8 +6,9 @@
 use super::buffer_state::BufferState;
 use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
 use std::sync::Arc;
+use std::ptr::NonNull;
 use terrace_device::{DeviceBlock, HostBuffer, HostSource};
-use terrace_file::Frame;
+use terrace_file::{ALIGN, Frame};
 
 /// The memory of one buffer.
 #[derive(Debug)]
@@ -36,6 +37,21 @@ impl HostBlock {
         };
         RawBytes::new(self.pointer(), bytes)
     }
+
+    /// The `bytes` bytes from `at` on as a frame for I/O on files, which then needs no copy; `None` if they do not begin
+    /// at a page, or the last of the pages that they take is not inside the block.
+    ///
+    /// # Safety
+    /// As for [`Frame::part_of`].
+    pub(super) unsafe fn part(self: &Arc<Self>, at: usize, bytes: usize) -> Option<Frame> {
+        let (start, pages) = (self.raw_bytes(), bytes.next_multiple_of(ALIGN));
+        if pages > start.bytes().checked_sub(at)? || !(self.pointer().addr() + at).is_multiple_of(ALIGN) {
+            return None;
+        }
+        let start = NonNull::new(self.pointer().wrapping_add(at))?;
+        // SAFETY: the block does not move in memory and lives as long as the reference; the rest as the caller promises.
+        Some(unsafe { Frame::part_of(Arc::clone(self) as Arc<dyn Send + Sync>, start, pages) })
+    }
 }
 
 /// Memory that a transfer reads or writes, with its owner.
@@ -44,10 +60,10 @@ pub(super) struct TransferMemory<O> {
     owner: O,
 }
 
-impl TransferMemory<HostBlock> {
-    /// The first `bytes` bytes of a block.
-    pub(super) fn block(block: HostBlock, bytes: usize) -> Self {
-        // SAFETY: the transfer owns the block, which does not move in memory and lives as long as this.
+impl TransferMemory<Arc<HostBlock>> {
+    /// The first `bytes` bytes of a block. The caller must have the only reference that is used.
+    pub(super) fn block(block: Arc<HostBlock>, bytes: usize) -> Self {
+        // SAFETY: the transfer alone uses the block, which does not move in memory and lives as long as this.
         let bytes = unsafe { ExclusiveBytes::new(block.raw_bytes().first(bytes)) };
         Self { bytes, owner: block }
     }

@@ -75,7 +75,10 @@ pub(super) type Versions = SmallVec<[u64; 2]>;
 /// The copy of a buffer in one tier.
 #[derive(Debug)]
 pub(super) enum TierCopy {
-    Memory(HostBlock),
+    Memory(Arc<HostBlock>),
+    /// Memory of a buffer that was never written, which has the bytes of its previous holder: the first use writes or
+    /// zeroes it. The lease word is closed.
+    Blank(Arc<HostBlock>),
     Device(Arc<DeviceCopy>),
     Pieces(Pieces),
 }
@@ -145,7 +148,7 @@ impl BufferState {
     /// must be closed; only after a shared copy (one made while others read) it is open already, and stays open.
     pub(super) fn open(&self, memory: Option<Tier>, device: Option<Tier>) {
         let copies = self.copies();
-        let start = memory.and_then(|tier| copies.memory(tier)).map(HostBlock::pointer);
+        let start = memory.and_then(|tier| copies.memory(tier)).map(|block| block.pointer());
         let copy = device.is_some_and(|tier| copies.device(tier).is_some());
         if start.is_some() || copy {
             // Release: a reader on a device may hold a shared lease and then see this address; it must also see the
@@ -264,8 +267,16 @@ impl BufferCopies {
         self.copies.iter().find(|(at, _)| *at == tier).map(|(_, copy)| copy)
     }
 
-    pub(super) fn memory(&self, tier: Tier) -> Option<&HostBlock> {
+    pub(super) fn memory(&self, tier: Tier) -> Option<&Arc<HostBlock>> {
         if let Some(TierCopy::Memory(block)) = self.get(tier) { Some(block) } else { None }
+    }
+
+    /// The tier and the memory of a buffer that was never written, if it has such memory.
+    pub(super) fn blank(&self) -> Option<(Tier, Arc<HostBlock>)> {
+        self.copies.iter().find_map(|(tier, copy)| match copy {
+            TierCopy::Blank(block) => Some((*tier, Arc::clone(block))),
+            _ => None,
+        })
     }
 
     pub(super) fn device(&self, tier: Tier) -> Option<&Arc<DeviceCopy>> {

@@ -311,7 +311,12 @@ impl ManagerBuilder {
             unit: made.storage.unit(),
         };
         let most = tiers.iter().map(|made| made.capacity).collect();
+        let interval = self.maintenance.unwrap_or_else(maintenance_interval);
         let mut settings = Settings::new(tiers.iter().map(spec).collect());
+        if interval.is_zero() {
+            // Without ticks there is no rate of demand.
+            settings.ahead_from = u64::MAX;
+        }
         settings.policy = self.policy;
         if !self.tenants.is_empty() {
             settings.tenants = self.tenants;
@@ -335,7 +340,6 @@ impl ManagerBuilder {
             state: Mutex::new(State::new(ledger, most)),
         });
         shared.adopt(most_of_chunk)?;
-        let interval = self.maintenance.unwrap_or_else(maintenance_interval);
         let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.maintenance.set(maintenance);
         let shutdown = ProcessOwned::new(Arc::new(ShutdownGuard { shared: Arc::downgrade(&shared) }));

@@ -6,7 +6,6 @@
 use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
-use crate::ledger::LedgerEvent;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -58,9 +57,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.buffer.named.is_none() {
             let mut state = self.shared.state();
-            // The ledger rejects this if the buffer was freed already. No user holds a lease, as a lease borrows a
-            // handle. A copy in progress ends before the buffer is forgotten.
-            let _ = state.handle(&self.shared, LedgerEvent::Free { id: self.buffer.id });
+            state.handle_dropped(&self.shared, self.buffer.id);
             self.shared.unlock(state);
         }
     }
@@ -100,20 +97,18 @@ impl Buffer {
         {
             return Ok(());
         }
-        let bytes = self.shared.tasks.block_on(|| self.read_async(offset, to.len()))?;
-        to.copy_from_slice(&bytes);
-        Ok(())
+        self.shared.tasks.block_on(|| self.shared.read(buffer, offset, to))
     }
+
 
     /// As [`read`](Self::read), as a future, into new memory.
     pub fn read_async(&self, offset: u64, bytes: usize) -> JoinHandle<Result<Vec<u8>, Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        let read = self.shared.tasks.spawn(async move {
-            let buffer = &buffer.handle.buffer;
+        let read = self.shared.tasks.begin(async move {
             // The range is checked before memory is allocated for the bytes.
-            ManagerShared::inside(buffer, offset, bytes as u64)?;
+            ManagerShared::inside(&buffer.handle.buffer, offset, bytes as u64)?;
             let mut to = vec![0; bytes];
-            shared.read(buffer, offset, &mut to).await?;
+            shared.read(&buffer.handle.buffer, offset, &mut to).await?;
             Ok(to)
         });
         read.in_child(|| Err(Error::Forked))
@@ -133,9 +128,9 @@ impl Buffer {
         {
             return Ok(());
         }
-        // A refused write is tried again too: `write_async` waits for a copy made while others read, whose lease may
-        // have refused it.
-        self.shared.tasks.block_on(|| self.write_async(offset, from.to_vec()))
+        // A refused write is tried again too: the copy made while others read, whose lease may have refused it, will
+        // end.
+        self.shared.tasks.block_on(|| self.shared.write(buffer, offset, from))
     }
 
     /// As [`write`](Self::write), as a future with its own memory.
@@ -143,7 +138,7 @@ impl Buffer {
     /// Begins at once, whether or not it is awaited.
     pub fn write_async(&self, offset: u64, from: Vec<u8>) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        let written = self.shared.tasks.spawn(async move { shared.write(&buffer.handle.buffer, offset, &from).await });
+        let written = self.shared.tasks.begin(async move { shared.write(&buffer.handle.buffer, offset, &from).await });
         written.in_child(|| Err(Error::Forked))
     }
 }

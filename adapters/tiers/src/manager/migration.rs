@@ -8,18 +8,18 @@ use super::block::{HostBlock, InPlaceSource, TransferMemory};
 use super::buffer_state::{BufferState, Pieces, TierCopy};
 use super::device_tier::{DeviceCopy, DeviceTier};
 use super::error::Error;
-use super::raw_bytes::RawBytes;
 use super::{ManagerShared, TierStorage};
 use crate::ledger::{CopyOutcome, LedgerEvent, Medium};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
-use terrace_file::{Frame, Store, StoreError};
+use terrace_file::{ALIGN, Frame, Store, StoreError};
 
 /// Number of chunks in flight for one copy: 8 of 1 MiB keep a disk of 7 GB/s busy for a millisecond.
 const CHUNKS: usize = 8;
@@ -27,7 +27,9 @@ const CHUNKS: usize = 8;
 /// The source of a copy.
 #[derive(Clone)]
 enum CopySource {
-    Memory(RawBytes),
+    /// The buffer was never written: no copy of its bytes is needed.
+    Zeros,
+    Memory(Arc<HostBlock>),
     Device(Arc<DeviceCopy>),
     Pieces(Arc<Pieces>, Store),
 }
@@ -44,7 +46,14 @@ async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Re
 }
 
 impl ManagerShared {
-    /// Starts a task that allocates zeroed memory for a new buffer, then answers the allocation request through
+    /// Allocates memory for a new buffer at once, if the tier is in memory that has room for it in one place.
+    pub(super) fn blank_copy(&self, tier: Tier, bytes: u64) -> Option<TierCopy> {
+        let Some(TierStorage::Memory(frames)) = self.storage(tier) else { return None };
+        let frame = frames.take_packed(usize::try_from(bytes).ok()?).ok()?;
+        Some(TierCopy::Blank(Arc::new(HostBlock::Frame(frame))))
+    }
+
+    /// Starts a task that allocates memory for a new buffer, then answers the allocation request through
     /// `sender`.
     pub(super) fn allocate_memory(
         self: &Arc<Self>,
@@ -54,24 +63,22 @@ impl ManagerShared {
     ) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
-            let made = catch_copy_panic(shared.zeroed_copy(&buffer, tier)).await;
+            let made = catch_copy_panic(shared.fresh_copy(&buffer, tier)).await;
             let failed = made.is_err();
             // After `NoRoom` the tier's capacity is reduced already, so the tier is not suspended.
             let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. }));
             let refused = refused.map(|error| shared.suspension(tier, error.clone()));
             let mut state = shared.state();
-            state.busy.remove(&buffer.id);
             let outcome = made.map(|brought| {
                 state.pending_frees.add(buffer.copies().put(tier, brought));
-                state.migration_ended(&shared, buffer.id);
                 Arc::clone(&buffer)
             });
+            state.unclaim(&shared, &buffer);
             // Frees the buffer if no caller waits any more or there is no memory. The ledger may refuse that: a caller
             // that has opened the buffer by name meanwhile may hold a lease.
-            let _ = match sender.send(outcome).is_err() || failed {
-                true => state.free(&shared, &buffer),
-                false => state.handle(&shared, LedgerEvent::Released { id: buffer.id }),
-            };
+            if sender.send(outcome).is_err() || failed {
+                let _ = state.free(&shared, &buffer);
+            }
             if let Some(refused) = refused {
                 state.suspensions.insert(tier, refused);
                 let _ = state.handle(&shared, LedgerEvent::TierRefused { tier });
@@ -80,41 +87,37 @@ impl ManagerShared {
         }));
     }
 
-    /// Allocates a zeroed copy, for a buffer that was never written.
-    async fn zeroed_copy(self: &Arc<Self>, buffer: &BufferState, tier: Tier) -> Result<TierCopy, Error> {
+    /// Allocates a copy for a buffer that was never written: zeroed on a device, blank in memory.
+    async fn fresh_copy(self: &Arc<Self>, buffer: &BufferState, tier: Tier) -> Result<TierCopy, Error> {
         if let Some(TierStorage::Device(gpu)) = self.storage(tier) {
             let copy = self.take_from_device(|| gpu.allocate(buffer.bytes, &self.tasks)).await?;
             copy.zero().await?;
             return Ok(TierCopy::Device(copy));
         }
-        let block = self.block(tier, buffer.bytes).await?;
-        let raw_bytes = block.raw_bytes();
-        // SAFETY: the block was just allocated: no other thread knows it.
-        unsafe { raw_bytes.zero(0, buffer.bytes as usize) };
-        Ok(TierCopy::Memory(block))
+        Ok(TierCopy::Blank(self.block(tier, buffer.bytes).await?))
     }
 
     /// Allocates memory in a tier where the ledger has reserved the room. If the free memory is fragmented, evicts
     /// buffers until the allocation succeeds.
-    async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<HostBlock, Error> {
+    async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<Arc<HostBlock>, Error> {
         let frames = match self.storage(tier) {
             Some(TierStorage::Memory(frames)) => frames,
             Some(TierStorage::Joint(gpu)) => {
                 let block = self.take_from_device(|| gpu.pinned(bytes)).await?;
-                return Ok(HostBlock::Pinned(Box::new(block)));
+                return Ok(Arc::new(HostBlock::Pinned(Box::new(block))));
             }
             _ => return Err(Error::NoTier("in memory")),
         };
         let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
         if let Ok(frame) = frames.take_packed(len) {
-            return Ok(HostBlock::Frame(frame));
+            return Ok(Arc::new(HostBlock::Frame(frame)));
         }
         loop {
             // Listens before it tries, so that no notification is missed.
             let moved = self.moved.listen();
             if let Ok(frame) = frames.take_packed(len) {
                 self.restore_capacity(tier);
-                return Ok(HostBlock::Frame(frame));
+                return Ok(Arc::new(HostBlock::Frame(frame)));
             }
             if !self.evict_for_space(tier, bytes) {
                 // Reduces the tier's capacity to the bytes that can be used.
@@ -159,7 +162,7 @@ impl ManagerShared {
         let source = self.source(buffer, from)?;
         match self.storage(to) {
             Some(TierStorage::Memory(_) | TierStorage::Joint(_)) => {
-                self.to_memory(buffer, source, to).await.map(TierCopy::Memory)
+                self.to_memory(buffer, source, to).await
             }
             Some(TierStorage::Device(gpu)) => self.to_device(buffer, source, (gpu, to)).await.map(TierCopy::Device),
             Some(TierStorage::File(store)) => self.to_files(buffer, source, (store, to)).await.map(TierCopy::Pieces),
@@ -176,8 +179,11 @@ impl ManagerShared {
             _ => from,
         };
         let copies = buffer.copies();
+        if copies.blank().is_some() {
+            return Ok(CopySource::Zeros);
+        }
         if let Some(block) = copies.memory(from) {
-            return Ok(CopySource::Memory(block.raw_bytes()));
+            return Ok(CopySource::Memory(Arc::clone(block)));
         }
         if let Some(copy) = copies.device(from) {
             return Ok(CopySource::Device(Arc::clone(copy)));
@@ -192,33 +198,64 @@ impl ManagerShared {
         buffer: &Arc<BufferState>,
         source: CopySource,
         to: Tier,
-    ) -> Result<HostBlock, Error> {
+    ) -> Result<TierCopy, Error> {
         let old = buffer.copies().take(to);
         let block = match old {
             Some(TierCopy::Memory(block)) => block,
             _ => self.block(to, buffer.bytes).await?,
         };
-        let raw_bytes = block.raw_bytes();
         if buffer.copies().is_untouched() {
-            // SAFETY: only this copy uses the block until it has ended.
-            unsafe { raw_bytes.zero(0, buffer.bytes as usize) };
-            return Ok(block);
+            return Ok(TierCopy::Blank(block));
         }
         if let CopySource::Device(copy) = source {
-            return Ok(copy.download(0, TransferMemory::block(block, buffer.bytes as usize)).await?.into_owner());
+            let block = copy.download(0, TransferMemory::block(block, buffer.bytes as usize)).await?.into_owner();
+            return Ok(TierCopy::Memory(block));
         }
-        let chunks = buffer.chunks(0, buffer.bytes).map(|chunk| {
-            let (shared, buffer, source) = (Arc::clone(self), Arc::clone(buffer), source.clone());
-            async move {
-                let (at, bytes) = (chunk * buffer.chunk, buffer.chunk_bytes(chunk));
-                let frame = shared.chunk(&buffer, source, chunk).await?;
-                // SAFETY: only this copy uses the block until it has ended, and no two chunks overlap.
-                unsafe { raw_bytes.write(at, &frame[..bytes]) };
-                Ok::<_, Error>(())
-            }
-        });
-        stream::iter(chunks).buffer_unordered(CHUNKS).try_collect::<()>().await?;
-        Ok(block)
+        let chunks = buffer.chunks(0, buffer.bytes);
+        self.for_each_chunk(chunks, |shared, chunk| {
+            let (buffer, source, block) = (Arc::clone(buffer), source.clone(), Arc::clone(&block));
+            async move { shared.read_chunk(&buffer, source, chunk, &block).await }
+        })
+        .await?;
+        Ok(TierCopy::Memory(block))
+    }
+
+    /// Runs `transfer` for each chunk, many at once; returns the first error once all of them have ended. More than one
+    /// chunk: each is a task of its own, so that one that panics interrupts no other.
+    async fn for_each_chunk<T: Send + 'static, F: Future<Output = Result<T, Error>> + Send + 'static>(
+        self: &Arc<Self>,
+        chunks: Range<usize>,
+        transfer: impl Fn(Arc<Self>, usize) -> F,
+    ) -> Result<Vec<T>, Error> {
+        if chunks.len() == 1 {
+            return Ok(vec![transfer(Arc::clone(self), chunks.start).await?]);
+        }
+        let begun = chunks.map(|chunk| self.tasks.spawn(transfer(Arc::clone(self), chunk)));
+        let ended: Vec<Result<T, Error>> = stream::iter(begun).buffered(CHUNKS).collect().await;
+        ended.into_iter().collect()
+    }
+
+    /// Reads a chunk of a source into its place in a block, which only this copy uses.
+    async fn read_chunk(
+        &self,
+        buffer: &Arc<BufferState>,
+        source: CopySource,
+        chunk: usize,
+        block: &Arc<HostBlock>,
+    ) -> Result<(), Error> {
+        let (at, bytes) = (chunk * buffer.chunk, buffer.chunk_bytes(chunk));
+        if let CopySource::Pieces(pieces, store) = &source
+            && let Some((piece, _)) = &pieces[chunk]
+            // SAFETY: only this copy uses the block until it has ended, and no two chunks overlap; its memory is
+            // initialised, as all memory of pools is.
+            && let Some(part) = unsafe { block.part(at, bytes) }
+        {
+            return Ok(store.get_here(piece, Some(part)).await.map(drop)?);
+        }
+        let frame = self.chunk(buffer, source, chunk).await?;
+        // SAFETY: only this copy uses the block until it has ended, and no two chunks overlap.
+        unsafe { block.raw_bytes().write(at, &frame[..bytes]) };
+        Ok(())
     }
 
     /// Copies a buffer to a device, over a stale copy if there is one.
@@ -237,9 +274,9 @@ impl ManagerShared {
             copy.zero().await?;
             return Ok(copy);
         }
-        if let CopySource::Memory(raw_bytes) = source {
+        if let CopySource::Memory(block) = source {
             // SAFETY: the word is closed until the copy has ended: no thread writes the memory or frees it.
-            let bytes = unsafe { InPlaceSource::new(raw_bytes, Arc::clone(buffer)) };
+            let bytes = unsafe { InPlaceSource::new(block.raw_bytes(), Arc::clone(buffer)) };
             copy.upload(0, bytes).await?;
             return Ok(copy);
         }
@@ -267,36 +304,43 @@ impl ManagerShared {
             let copies = buffer.copies();
             (copies.versions.clone(), copies.pieces(to).cloned())
         };
-        let chunks = versions.into_iter().enumerate().map(|(chunk, version)| {
+        self.for_each_chunk(0..versions.len(), |shared, chunk| {
+            let version = versions[chunk];
             let kept = old.as_ref().and_then(|old| old[chunk].clone()).filter(|(_, has)| *has == version);
-            let (shared, buffer) = (Arc::clone(self), Arc::clone(buffer));
-            let (source, store) = (source.clone(), store.clone());
+            let (buffer, source, store) = (Arc::clone(buffer), source.clone(), store.clone());
             async move {
                 // A chunk of version 0 was never written: it is zeros, and needs no piece.
                 if kept.is_some() || version == 0 {
                     return Ok(kept);
                 }
                 let frame = shared.chunk(&buffer, source, chunk).await?;
-                Ok(Some((store.put(frame, buffer.chunk_bytes(chunk)).await.result?, version)))
+                Ok(Some((store.put_here(frame, buffer.chunk_bytes(chunk)).await.result?, version)))
             }
-        });
-        stream::iter(chunks).buffered(CHUNKS).try_collect().await
+        })
+        .await
     }
 
-    /// Reads a chunk of a source into a frame.
+    /// Returns a chunk of a source as a frame: in memory where it is, if it fills whole pages.
     async fn chunk(&self, buffer: &Arc<BufferState>, source: CopySource, chunk: usize) -> Result<Frame, Error> {
         let (at, bytes) = (chunk * buffer.chunk, buffer.chunk_bytes(chunk));
         if let CopySource::Pieces(pieces, store) = &source
             && let Some((piece, _)) = &pieces[chunk]
         {
-            return Ok(store.get(piece).await?);
+            return Ok(store.get_here(piece, None).await?);
+        }
+        if let CopySource::Memory(block) = &source
+            && bytes.is_multiple_of(ALIGN)
+            // SAFETY: the word is closed, or held shared for the copy, until that has ended: no thread writes the
+            // memory or frees it; a frame of whole pages is only read.
+            && let Some(part) = unsafe { block.part(at, bytes) }
+        {
+            return Ok(part);
         }
         let mut frame = self.frame(bytes).await?;
         match source {
-            CopySource::Pieces(..) => frame[..bytes].fill(0),
-            // SAFETY: the word is closed, or held shared for the copy, until that has ended: no thread writes the
-            // memory or frees it.
-            CopySource::Memory(raw_bytes) => unsafe { raw_bytes.read(at, &mut frame[..bytes]) },
+            CopySource::Zeros | CopySource::Pieces(..) => frame[..bytes].fill(0),
+            // SAFETY: as above.
+            CopySource::Memory(block) => unsafe { block.raw_bytes().read(at, &mut frame[..bytes]) },
             CopySource::Device(copy) => {
                 return Ok(copy.download(at, TransferMemory::frame(frame, bytes)).await?.into_owner());
             }
@@ -353,12 +397,11 @@ mod tests {
         drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
         PANICS.set(true);
         assert_eq!(drive(&tasks, manager.sync_async(&buffer)), Err(Error::Panicked));
-        assert_eq!(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).map(drop), Err(Error::Panicked));
         PANICS.set(false);
         manager.check().expect("sound");
         // The tier that failed is suspended until this tick.
         manager.tick(1_000_000);
-        drop(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).expect("room, and the name is free"));
+        drop(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).expect("room"));
         drive(&tasks, manager.sync_async(&buffer)).expect("durable");
         drive(&tasks, manager.demote_async(&buffer, 1)).expect("moved");
         PANICS.set(true);

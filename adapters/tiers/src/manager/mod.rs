@@ -232,7 +232,7 @@ impl Manager {
     /// freed.
     pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
         let own = self.clone();
-        let allocated = self.shared.tasks.spawn(async move {
+        let allocated = self.shared.tasks.begin(async move {
             let buffer = own.shared.allocate(bytes, options).await?;
             Ok(own.buffer(buffer))
         });
@@ -280,7 +280,7 @@ impl Manager {
     /// As [`sync`](Self::sync), as a future; begins at once, whether or not it is awaited.
     pub fn sync_async(&self, buffer: &Buffer) -> JoinHandle<Result<(), Error>> {
         let (own, buffer) = (self.shared_of(buffer), buffer.clone());
-        let synced = self.shared.tasks.spawn(async move { own?.sync(&buffer.handle.buffer).await });
+        let synced = self.shared.tasks.begin(async move { own?.sync(&buffer.handle.buffer).await });
         synced.in_child(|| Err(Error::Forked))
     }
 
@@ -319,7 +319,7 @@ impl Manager {
     fn request_move(&self, buffer: &Buffer, to: Tier, event: LedgerEvent) -> JoinHandle<Result<(), Error>> {
         let (own, buffer) = (self.shared_of(buffer), buffer.clone());
         let requested =
-            self.shared.tasks.spawn(async move { own?.request_move(&buffer.handle.buffer, event, to).await });
+            self.shared.tasks.begin(async move { own?.request_move(&buffer.handle.buffer, event, to).await });
         requested.in_child(|| Err(Error::Forked))
     }
 

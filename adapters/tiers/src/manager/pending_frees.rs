@@ -28,7 +28,11 @@ pub(super) struct PendingFrees {
 impl PendingFrees {
     /// Adds copies that their buffers no longer use. Copies that are not in a device's memory are dropped at once.
     pub(super) fn add(&mut self, copies: impl IntoIterator<Item = TierCopy>) {
-        let on_device = |copy: &TierCopy| matches!(copy, TierCopy::Device(_) | TierCopy::Memory(HostBlock::Pinned(_)));
+        let on_device = |copy: &TierCopy| match copy {
+            TierCopy::Device(_) => true,
+            TierCopy::Memory(block) | TierCopy::Blank(block) => matches!(**block, HostBlock::Pinned(_)),
+            TierCopy::Pieces(_) => false,
+        };
         self.copies.extend(copies.into_iter().filter(on_device));
     }
 

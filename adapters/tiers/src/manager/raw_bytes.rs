@@ -25,6 +25,11 @@ impl RawBytes {
         Self { start, bytes }
     }
 
+    /// Number of bytes.
+    pub(super) fn bytes(self) -> usize {
+        self.bytes
+    }
+
     /// The first bytes of the range.
     pub(super) fn first(self, bytes: usize) -> Self {
         debug_assert!(bytes <= self.bytes);

@@ -42,6 +42,8 @@ pub(super) struct State {
     pub ledger: Ledger,
     pub buffers: BTreeMap<BufferId, Arc<BufferState>>,
     pub busy: BTreeSet<BufferId>,
+    /// Busy buffers whose last handle was dropped: freed as soon as they are no longer busy.
+    pub freed_when_idle: BTreeSet<BufferId>,
     /// The mapped files that are buffers; entries of those that were unmapped remain for a while.
     pub mapped: Vec<Weak<BufferState>>,
     pub allocations: HashMap<u64, AllocationWaiter>,
@@ -86,6 +88,7 @@ impl State {
             ledger,
             buffers: BTreeMap::new(),
             busy: BTreeSet::new(),
+            freed_when_idle: BTreeSet::new(),
             mapped: Vec::new(),
             allocations: HashMap::new(),
             next_ticket: 0,
@@ -193,11 +196,17 @@ impl State {
                 // If no caller waits any more, the buffer is freed.
                 waiter.sender.send(Ok(buffer)).err().map(|_| LedgerEvent::Free { id })
             }
-            Medium::Memory | Medium::Device => {
-                self.busy.insert(id);
-                shared.allocate_memory(buffer, tier, waiter.sender);
-                None
-            }
+            Medium::Memory | Medium::Device => match shared.blank_copy(tier, bytes) {
+                Some(copy) => {
+                    buffer.copies().put(tier, copy);
+                    waiter.sender.send(Ok(buffer)).err().map(|_| LedgerEvent::Free { id })
+                }
+                None => {
+                    self.busy.insert(id);
+                    shared.allocate_memory(buffer, tier, waiter.sender);
+                    None
+                }
+            },
         }
     }
 
@@ -276,6 +285,28 @@ impl State {
             self.migration_ended(shared, buffer.id);
         }
         freed
+    }
+
+    /// Frees a buffer whose last handle was dropped, as soon as it is not busy.
+    pub(super) fn handle_dropped(&mut self, shared: &Arc<ManagerShared>, id: BufferId) {
+        if self.busy.contains(&id) {
+            self.freed_when_idle.insert(id);
+        } else {
+            // The ledger rejects this if the buffer was freed already. No user holds a lease, as a lease borrows a
+            // handle. A copy in progress ends before the buffer is forgotten.
+            let _ = self.handle(shared, LedgerEvent::Free { id });
+        }
+    }
+
+    /// Ends the time in which a buffer is busy: its lease word opens, and it may move again.
+    pub(super) fn unclaim(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) {
+        self.busy.remove(&buffer.id);
+        self.migration_ended(shared, buffer.id);
+        let event = match self.freed_when_idle.remove(&buffer.id) {
+            true => LedgerEvent::Free { id: buffer.id },
+            false => LedgerEvent::Released { id: buffer.id },
+        };
+        let _ = self.handle(shared, event);
     }
 
     /// Closes the lease word of a buffer; returns false if a lease is held. Returns true also if the word is closed

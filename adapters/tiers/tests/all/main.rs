@@ -6,6 +6,7 @@ mod detect;
 mod devices;
 mod extremes;
 mod ledger;
+mod ledger_ahead;
 mod ledger_moves;
 mod ledger_rules;
 mod ledgers;

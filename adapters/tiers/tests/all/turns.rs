@@ -209,6 +209,8 @@ fn a_lessee_does_not_wait_for_a_move_request_that_waits_for_its_lease() {
             (0..2).map(|_| drive(&tasks, manager.allocate_async(MIB, hint(0))).expect("room on the device")).collect();
         let options = BufferOptions { name: Some("a".into()), ..hint(1) };
         let buffer = drive(&tasks, manager.allocate_async(MIB, options)).expect("room in memory");
+        // A buffer that was never written has no bytes in memory to lease yet.
+        drive(&tasks, buffer.write_async(0, vec![7])).expect("room");
         let another = manager.promote_async(&buffer, 0);
         (0..steps).for_each(|_| _ = tasks.run_one(0));
         let lease = buffer.try_lease().expect("no other lease is held");

@@ -19,6 +19,8 @@ pub fn world(numbers: &mut Random) -> World {
     settings.tenants = (0..=numbers.below(3)).map(|_| share(numbers, &capacities)).collect();
     (settings.touch_window, settings.maintenance_budget, settings.backoff) =
         (50, 20 + numbers.below(200), numbers.below(30));
+    // Half of the worlds make room ahead of demand.
+    settings.ahead_from = [50 + numbers.below(500), u64::MAX][numbers.below(2) as usize];
     World::new(settings)
 }
 
