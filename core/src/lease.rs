@@ -254,6 +254,12 @@ impl LeaseWord {
         free(self.word.load(Ordering::Relaxed)).is_err()
     }
 
+    /// Records a visit of a caller that used the bytes without a lease, before the word was opened.
+    pub fn record_visit(&self) {
+        // The change is always possible.
+        let _ = self.change(Ordering::Relaxed, |word| Ok(visited(word)));
+    }
+
     /// Takes the visits since the last call, up to 3, and resets them.
     pub fn take_visits(&self) -> u8 {
         if self.word.load(Ordering::Relaxed) & VISITS == 0 {

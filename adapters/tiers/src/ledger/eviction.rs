@@ -187,7 +187,7 @@ impl Ledger {
             let mut marks = false;
             let mut watch = |id: BufferId| {
                 let seen = lease_status(id);
-                marks |= seen == LeaseStatus::RecentlyUsed;
+                marks |= matches!(seen, LeaseStatus::RecentlyUsed(_));
                 seen
             };
             // The policies are moved out, so that the closure can borrow the rest of the ledger.
@@ -229,7 +229,8 @@ impl Ledger {
         }
         match lease_status(buffer.id) {
             LeaseStatus::Idle => Verdict::Evict,
-            LeaseStatus::RecentlyUsed | LeaseStatus::Leased => Verdict::Referenced,
+            LeaseStatus::RecentlyUsed(uses) => Verdict::Referenced(uses),
+            LeaseStatus::Leased => Verdict::Referenced(1),
         }
     }
 

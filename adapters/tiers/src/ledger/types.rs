@@ -119,8 +119,8 @@ pub struct PlacementHint {
 pub enum LeaseStatus {
     /// No lease is held, and none was since the last report.
     Idle,
-    /// No lease is held, but one was since the last report.
-    RecentlyUsed,
+    /// No lease is held, but so many were since the last report, as far as the caller counts: at least one.
+    RecentlyUsed(u8),
     /// A lease is held.
     Leased,
 }

@@ -102,6 +102,8 @@ impl ManagerShared {
         }
         drop(copies);
         if !wrote.is_empty() {
+            // The policy shall see this use as it sees that of a lease.
+            buffer.lease.record_visit();
             let _ = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
         }
         state.unclaim(self, buffer);

@@ -214,11 +214,13 @@ pub(super) fn lease_status(
         _ if busy.contains(&id) => LeaseStatus::Leased,
         // The ledger has granted this buffer, but the manager performs that action next.
         None => LeaseStatus::Leased,
-        Some(buffer) if read && buffer.lease.is_shared() => LeaseStatus::RecentlyUsed,
+        Some(buffer) if read && buffer.lease.is_shared() => LeaseStatus::RecentlyUsed(1),
         // After `set_wanted`, the release of the last lease notifies the ledger. For a move that only reads, a lease
         // acquired meanwhile matters only if it is exclusive.
         Some(buffer) if buffer.lease.set_wanted() && !(read && buffer.lease.is_shared()) => LeaseStatus::Leased,
-        Some(buffer) if buffer.lease.take_visits() > 0 => LeaseStatus::RecentlyUsed,
-        Some(_) => LeaseStatus::Idle,
+        Some(buffer) => match buffer.lease.take_visits() {
+            0 => LeaseStatus::Idle,
+            visits => LeaseStatus::RecentlyUsed(visits),
+        },
     }
 }

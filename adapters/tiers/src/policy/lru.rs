@@ -43,7 +43,7 @@ impl Policy for Lru {
                     return Some(id);
                 }
                 Verdict::Skip => {}
-                Verdict::Referenced => self.touch(id),
+                Verdict::Referenced(_) => self.touch(id),
             }
         }
         None

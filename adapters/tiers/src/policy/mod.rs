@@ -34,9 +34,9 @@ pub enum Verdict {
     Evict,
     /// Skip the member: it is protected or being moved, and cannot leave now. This says nothing about its use.
     Skip,
-    /// Skip the member: it is in use, or was used since the last verdict on it. This counts as a touch, so that the
-    /// policy also learns of uses that were not reported by [`Policy::touch`].
-    Referenced,
+    /// Skip the member: it is in use, or was used so many times since the last verdict on it, at least once. Each counts
+    /// as a touch, so that the policy also learns of uses that were not reported by [`Policy::touch`].
+    Referenced(u8),
 }
 
 /// Keeps the members of one tier in the order of their eviction.

@@ -119,7 +119,8 @@ impl Policy for S3Fifo {
                 return self.evict(queue, id);
             }
             left[queue] -= 1;
-            let uses = *self.lists.uses(id) + u8::from(answer == Verdict::Referenced);
+            let more = if let Verdict::Referenced(uses) = answer { uses } else { 0 };
+            let uses = self.lists.uses(id).saturating_add(more).min(MAX_USES);
             self.requeue(id, queue, uses);
             self.lists.mark_visited(id);
         }

@@ -100,7 +100,7 @@ impl World {
             assert!(buffers.get(&id).is_none_or(|known| !known.freed), "{id} is asked about after it was freed");
             match leased.contains(&id) {
                 true => LeaseStatus::Leased,
-                false if used.remove(&id) => LeaseStatus::RecentlyUsed,
+                false if used.remove(&id) => LeaseStatus::RecentlyUsed(1 + id.index() as u8 % 3),
                 false => LeaseStatus::Idle,
             }
         };

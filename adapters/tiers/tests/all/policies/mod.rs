@@ -97,7 +97,7 @@ impl Naive {
         for member in self.queues[0].clone() {
             match judge(member.id) {
                 Verdict::Evict => return self.take(member.id).map(|member| member.id),
-                Verdict::Referenced => self.touch(member.id),
+                Verdict::Referenced(_) => self.touch(member.id),
                 Verdict::Skip => {}
             }
         }
@@ -153,7 +153,7 @@ impl Naive {
                             return Some(member.id);
                         }
                         Verdict::Evict => return Some(member.id),
-                        Verdict::Referenced => member.uses += 1,
+                        Verdict::Referenced(uses) => member.uses = (member.uses + uses).min(3),
                         Verdict::Skip => {}
                     }
                 }
