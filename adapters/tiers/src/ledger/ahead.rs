@@ -9,6 +9,7 @@
 
 use super::eviction::VictimSearch;
 use super::queue::QueueState;
+use super::types::Medium;
 use super::{EventContext, Ledger, Tier};
 
 /// Number of waiting requests, and of waiting moves, for which room is made at once.
@@ -28,6 +29,10 @@ impl Ledger {
     /// Begins to evict buffers for the requests and moves that wait behind the first ones, and ahead of demand.
     pub(super) fn evict_ahead(&mut self, queue_state: QueueState, context: &mut EventContext<'_>) {
         for tier in self.all_tiers() {
+            // A file tier keeps its clean copies: they make demotions from above free.
+            if self.tiers[usize::from(tier)].medium == Medium::File {
+                continue;
+            }
             let wanted = self.waiting_bytes(tier, queue_state).saturating_add(self.headroom(tier));
             let state = &self.tiers[usize::from(tier)];
             let need = state.shortfall(wanted.min(state.capacity / MOST_LEAVING));

@@ -13,7 +13,9 @@ use super::buffer_state::{BufferState, TierCopy};
 use super::device_tier::DeviceCopy;
 use super::error::Error;
 use super::raw_bytes::RawBytes;
+use super::migration::CHUNKS;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::ops::Range;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
@@ -206,14 +208,31 @@ impl ManagerShared {
             changed.await;
         };
         self.touch(buffer.id);
-        for ChunkPiece { chunk, piece } in parts {
-            let (range, target) = overlap(buffer, chunk, offset, to);
-            match piece {
-                Some(piece) => target.copy_from_slice(&self.store(tier)?.get(&piece).await?[range]),
-                None => target.fill(0),
+        self.read_pieces(buffer, (tier, parts), offset, to).await
+    }
+
+    /// Reads a range of a buffer from its pieces in a file tier, many at once.
+    async fn read_pieces(
+        &self,
+        buffer: &BufferState,
+        (tier, parts): (Tier, Vec<ChunkPiece>),
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<(), Error> {
+        let (store, end, mut left) = (self.store(tier)?, offset + to.len() as u64, to);
+        let reads = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
+            let range = buffer.overlap(chunk, offset..end);
+            let (target, rest) = std::mem::take(&mut left).split_at_mut(range.len());
+            left = rest;
+            async move {
+                match piece {
+                    Some(piece) => target.copy_from_slice(&store.get_here(&piece, None).await?[range]),
+                    None => target.fill(0),
+                }
+                Ok(())
             }
-        }
-        Ok(())
+        });
+        stream::iter(reads).buffer_unordered(CHUNKS).try_collect().await
     }
 
     /// Returns a buffer's copy on a device, if it has the newest bytes. The caller must hold a lease.
@@ -330,29 +349,30 @@ impl ManagerShared {
         offset: u64,
         from: &[u8],
     ) -> Result<Vec<(usize, Arc<Piece>)>, Error> {
-        let (store, mut written) = (self.store(tier)?, Vec::new());
+        let (store, end, mut left) = (self.store(tier)?, offset + from.len() as u64, from);
         let Some(parts) = self.parts(buffer, tier, buffer.chunks(offset, from.len() as u64)) else {
             return Err(Error::Freed);
         };
-        for ChunkPiece { chunk, piece } in parts {
-            let bytes = buffer.chunk_bytes(chunk);
-            let start = chunk as u64 * buffer.chunk as u64;
-            let first = offset.max(start);
-            let last = (offset + from.len() as u64).min(start + bytes as u64);
-            let part = &from[(first - offset) as usize..(last - offset) as usize];
-            let range = (first - start) as usize..(last - start) as usize;
-            let mut frame = match piece {
-                Some(piece) if range.len() < bytes => store.get(&piece).await?,
-                _ => {
-                    let mut frame = self.frame(bytes).await?;
-                    frame[..bytes].fill(0);
-                    frame
+        let writes = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
+            let (bytes, range) = (buffer.chunk_bytes(chunk), buffer.overlap(chunk, offset..end));
+            let part;
+            (part, left) = left.split_at(range.len());
+            async move {
+                let mut frame = match &piece {
+                    Some(piece) if range.len() < bytes => store.get_here(piece, None).await?,
+                    _ => self.frame(bytes).await?,
+                };
+                if piece.is_none() {
+                    frame[..range.start].fill(0);
+                    frame[range.end..bytes].fill(0);
                 }
-            };
-            frame[range].copy_from_slice(part);
-            written.push((chunk, store.put(frame, bytes).await.result?));
-        }
-        Ok(written)
+                frame[range].copy_from_slice(part);
+                Ok((chunk, store.put_here(frame, bytes).await.result?))
+            }
+        });
+        // All writes end, also after one has failed: none may be dropped while the disk performs it.
+        let written: Vec<Result<_, Error>> = stream::iter(writes).buffer_unordered(CHUNKS).collect().await;
+        written.into_iter().collect()
     }
 
     /// Reports to the ledger a use of a buffer in a file tier.
@@ -361,13 +381,4 @@ impl ManagerShared {
         let _ = state.handle(self, LedgerEvent::Touch { id });
         self.unlock(state);
     }
-}
-
-/// Returns the range of a chunk that a read of `to.len()` bytes at `offset` covers, and the part of `to` that it fills.
-fn overlap<'a>(buffer: &BufferState, chunk: usize, offset: u64, to: &'a mut [u8]) -> (Range<usize>, &'a mut [u8]) {
-    let start = chunk as u64 * buffer.chunk as u64;
-    let first = offset.max(start);
-    let last = (offset + to.len() as u64).min(start + buffer.chunk_bytes(chunk) as u64);
-    let target = &mut to[(first - offset) as usize..(last - offset) as usize];
-    ((first - start) as usize..(last - start) as usize, target)
 }

@@ -14,6 +14,7 @@ use super::device_tier::DeviceCopy;
 use crate::ledger::BufferId;
 use async_lock::RwLock;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::LeaseWord;
@@ -136,6 +137,13 @@ impl BufferState {
     pub(super) fn chunks(&self, offset: u64, bytes: u64) -> std::ops::Range<usize> {
         let chunk = self.chunk as u64;
         (offset / chunk) as usize..(offset + bytes).div_ceil(chunk) as usize
+    }
+
+    /// The part of a chunk, from its beginning on, that lies in this range of the buffer.
+    pub(super) fn overlap(&self, chunk: usize, range: Range<u64>) -> Range<usize> {
+        let start = chunk as u64 * self.chunk as u64;
+        let end = range.end.min(start + self.chunk_bytes(chunk) as u64);
+        (range.start.max(start) - start) as usize..(end - start) as usize
     }
 
     /// Length of a chunk in bytes.

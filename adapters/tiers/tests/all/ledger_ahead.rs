@@ -59,3 +59,15 @@ fn room_is_made_for_all_promotions_that_wait_at_once() {
     finish_all(&mut world);
     assert_eq!((0..4).filter(|ticket| valid(&world, world.granted[ticket]).contains(&0)).count(), 4);
 }
+
+#[test]
+fn a_file_tier_keeps_its_clean_copies() {
+    let mut settings = settings(1, &[1600, 320]);
+    (settings.policy, settings.maintenance_budget, settings.ahead_from) = (PolicyKind::Lru, 0, 320);
+    let mut world = World::new(settings);
+    let all: Vec<BufferId> = (0..32).map(|ticket| take(&mut world, ticket, 10)).collect();
+    all.iter().for_each(|&id| _ = world.tell(LedgerEvent::Replicate { id, to: 1 }).expect("a tier"));
+    finish_all(&mut world);
+    assert_eq!(world.ledger.tier(1).expect("a tier").used, 320);
+    assert!(all.iter().all(|id| valid(&world, *id) == [0, 1]), "each demotion is a drop");
+}
