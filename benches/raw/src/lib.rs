@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `blocks` | contents of blocks, each of which differs from all others |
 //! | `cost` | seconds, processor time and latencies |
+//! | `process` | memory and files of a process, and what a contestant in one of its own reports |
 //! | `raw` | reads and writes past the page cache: by a ring, and by threads |
 //!
 //! Promises upward: a loop moves each block that it is told to, in that order, and looks at all of its bytes if asked to; a block
@@ -14,10 +15,12 @@
 
 mod blocks;
 mod cost;
+mod process;
 mod raw;
 
 pub use blocks::{Blocks, PAGE};
 pub use cost::{Cost, Latencies, Moved, processor, timed};
+pub use process::{Peer, resident, shuffled, sync_files};
 pub use raw::{Look, RawFile, THREADS, Work};
 
 /// Whatever went wrong; it may come from another thread.

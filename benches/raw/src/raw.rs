@@ -9,6 +9,7 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use terrace_file::{Frame, FramePool, SlabFile};
@@ -83,6 +84,8 @@ struct Slot {
 pub struct RawFile {
     slab: SlabFile,
     frames: FramePool,
+    /// Memory of earlier requests: a page of it that is touched for the first time takes longer than its I/O.
+    spare: Mutex<Vec<Frame>>,
 }
 
 impl RawFile {
@@ -91,7 +94,22 @@ impl RawFile {
     /// # Errors
     /// The system's.
     pub fn create(path: &Path, bytes: u64, memory: usize) -> Result<Self, Error> {
-        Ok(Self { slab: SlabFile::create(path, bytes)?, frames: FramePool::new(memory)? })
+        Ok(Self { slab: SlabFile::create(path, bytes)?, frames: FramePool::new(memory)?, spare: Mutex::default() })
+    }
+
+    /// Prepares memory for `depth` requests on a ring, or for one of each thread, so that no loop touches new memory.
+    ///
+    /// # Errors
+    /// There is less memory.
+    pub fn warm(&self, blocks: &Blocks, depth: usize) -> Result<(), Error> {
+        let work = Work { write: true, look: Look::Nothing, blocks, order: &[] };
+        let slots = (0..depth.max(THREADS)).map(|_| self.slot(&work)).collect::<Result<Vec<_>, _>>()?;
+        self.keep(slots);
+        Ok(())
+    }
+
+    fn keep(&self, slots: impl IntoIterator<Item = Slot>) {
+        self.spare.lock().expect("no panic").extend(slots.into_iter().map(|slot| slot.frame));
     }
 
     /// How the file is read and written, in words.
@@ -107,9 +125,19 @@ impl RawFile {
         Ok(rustix::fs::fdatasync(&self.slab)?)
     }
 
+    /// Memory of a request. What it has from an earlier one is blocks, all of which have the same but for their numbers.
     fn slot(&self, work: &Work<'_>) -> Result<Slot, Error> {
-        let mut frame = self.frames.take(work.blocks.bytes())?;
-        frame.copy_from_slice(&work.blocks.blank());
+        let (mut spare, bytes) = (self.spare.lock().expect("no panic"), work.blocks.bytes());
+        let at = spare.iter().position(|frame| frame.len() == bytes);
+        let frame = match at.map(|at| spare.swap_remove(at)) {
+            Some(frame) => frame,
+            None => {
+                spare.clear();
+                let mut frame = self.frames.take(bytes)?;
+                frame.copy_from_slice(&work.blocks.blank());
+                frame
+            }
+        };
         Ok(Slot { frame, block: 0, begun: Instant::now() })
     }
 
@@ -144,6 +172,7 @@ impl RawFile {
                 free.pop();
             }
             if free.len() == depth {
+                self.keep(slots);
                 return result.map(|()| latencies);
             }
             ring.submit_and_wait(1)?;
@@ -176,6 +205,7 @@ impl RawFile {
                 }?;
                 work.after(&slot, moved, &mut latencies)?;
             }
+            self.keep([slot]);
             Ok(latencies)
         };
         each(THREADS, run).into_iter().collect()

@@ -3,7 +3,6 @@
 //! Promises upward: as many calls in flight as it is told to; every byte that was read is compared.
 //! Asks from below: the public interface of `terrace`, no more.
 
-use super::home::sync_files;
 use futures_lite::future::block_on;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use terrace::tiers::{BufferOptions, Tier};
 use terrace::{Buffer, Manager};
-use terrace_raw::{Blocks, Error, Latencies, THREADS, each};
+use terrace_raw::{Blocks, Error, Latencies, THREADS, each, sync_files};
 
 /// The tier of files.
 pub const FILES: Tier = 1;

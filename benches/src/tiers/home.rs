@@ -4,11 +4,11 @@
 //! Asks from below: a file system with direct I/O and with room.
 
 use super::who::Engine;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 use terrace::Manager;
 use terrace::tiers::ManagerBuilder;
-use terrace_raw::{Error, RawFile, THREADS};
+use terrace_raw::{Blocks, Error, RawFile, THREADS};
 
 /// Where files lie, and how much is moved.
 #[derive(Clone, Debug)]
@@ -64,21 +64,9 @@ impl Turn {
     ///
     /// # Errors
     /// The system's.
-    pub fn raw(&self, block: usize, depth: usize) -> Result<RawFile, Error> {
-        RawFile::create(&self.folder.path().join("raw"), self.place.total(), 2 * depth.max(THREADS) * block)
+    pub fn raw(&self, blocks: &Blocks, depth: usize) -> Result<RawFile, Error> {
+        let memory = 2 * depth.max(THREADS) * blocks.bytes();
+        let file = RawFile::create(&self.folder.path().join("raw"), self.place.total(), memory)?;
+        file.warm(blocks, depth).map(|()| file)
     }
-}
-
-/// Calls `fdatasync` on each file of a directory.
-///
-/// # Errors
-/// The system's.
-pub fn sync_files(directory: &Path) -> Result<(), Error> {
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_file() {
-            std::fs::File::open(path)?.sync_data()?;
-        }
-    }
-    Ok(())
 }

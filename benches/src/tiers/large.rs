@@ -31,6 +31,7 @@ pub fn turn(place: &Place, who: Who, round: usize) -> Result<Vec<Sample>, Error>
     let moved = match who {
         Who::Raw(engine) => raw(&turn, engine, round)?,
         Who::Manager(engine, _) => manager(&turn, engine, round)?,
+        Who::Foyer(_) => return Err("foyer has no buffers of which parts are written".into()),
     };
     let size = buffer_bytes(place) >> 20;
     let sample = |(moved, what)| Sample::moved(format!("{what} of {size} MiB in files"), who, round, moved);
@@ -38,9 +39,9 @@ pub fn turn(place: &Place, who: Who, round: usize) -> Result<Vec<Sample>, Error>
 }
 
 fn raw(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Error> {
-    let file = turn.raw(CHUNK, DEPTH)?;
     let (blocks, order) =
         (Blocks::new(CHUNK, round as u64), (0..turn.place.total() / CHUNK as u64).collect::<Vec<_>>());
+    let file = turn.raw(&blocks, DEPTH)?;
     let each = buffer_bytes(&turn.place) / CHUNK;
     let pass = |write| -> Result<Latencies, Error> {
         let mut latencies = Latencies::default();

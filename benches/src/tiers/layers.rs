@@ -113,7 +113,8 @@ pub fn turn(place: &Place, pass: Pass, round: usize) -> Result<Vec<Sample>, Erro
 
 fn raw(place: &Place, round: usize) -> Result<Moved, Error> {
     let turn = place.turn()?;
-    let (file, blocks) = (turn.raw(CHUNK, DEPTH)?, Blocks::new(CHUNK, round as u64));
+    let blocks = Blocks::new(CHUNK, round as u64);
+    let file = turn.raw(&blocks, DEPTH)?;
     let order: Vec<u64> = (0..place.total() / CHUNK as u64).collect();
     let work = Work { write: true, look: Look::All, blocks: &blocks, order: &order };
     file.ring(work, DEPTH)?;

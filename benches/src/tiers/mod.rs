@@ -5,6 +5,8 @@
 //! who        contestants                 calls      puts and gets through the manager, by futures and by threads
 //! pieces     64 KiB and 4 MiB            large      one call for 64 MiB
 //! layers     passes over more than fits into memory
+//! resident   memory of a process         many       many small buffers, and named ones reopened
+//! peer       foyer, from `benches/foyer`, which is built apart
 //! results, table, command      as for the core
 //! ```
 //!
@@ -29,8 +31,11 @@ pub mod command;
 pub mod home;
 pub mod large;
 pub mod layers;
+pub mod many;
 pub mod options;
+pub mod peer;
 pub mod pieces;
+pub mod resident;
 pub mod results;
 pub mod table;
 pub mod who;

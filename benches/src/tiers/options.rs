@@ -2,6 +2,7 @@
 //!
 //! Promises upward: values in range. Asks from below: `clap`.
 
+use super::resident::Case;
 use crate::options::{Common, built, chosen, flags, key, list};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -24,6 +25,12 @@ pub enum Part {
     Large,
     /// Passes over layers of which a quarter fits into memory
     Layers,
+    /// Memory of a process at its peak
+    Resident,
+    /// 100,000 buffers of 100 B
+    Tiny,
+    /// A million named buffers, reopened
+    Reopen,
 }
 
 /// What a user of terrace::Manager gets from a disk, beside raw loops.
@@ -44,6 +51,14 @@ pub struct Options {
     /// Folder on the disk to be measured; what is written there is removed [default: target/bench/tiers]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+
+    /// Leave foyer out (it is built first, which takes minutes)
+    #[arg(long)]
+    pub no_foyer: bool,
+
+    /// Measures the memory of one case in this process and nothing else
+    #[arg(long, hide = true, value_name = "CASE")]
+    pub resident: Option<Case>,
 }
 
 impl Options {
@@ -72,7 +87,7 @@ impl Options {
         let parts: Vec<String> = self.part.iter().map(key).collect();
         format!("cargo xtask bench tiers --rounds {}", self.rounds())
             + &list("--part", &parts)
-            + &flags(&[(self.common.quick, "--quick")])
+            + &flags(&[(self.no_foyer, "--no-foyer"), (self.common.quick, "--quick")])
     }
 }
 

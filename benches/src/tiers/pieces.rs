@@ -5,10 +5,11 @@
 
 use super::calls::{flush, get_by_futures, get_by_threads, put_by_futures, put_by_threads};
 use super::home::{Place, Turn};
-use super::results::Sample;
+use super::peer;
+use super::results::{Resident, Sample};
 use super::who::{Calls, Engine, Who};
-use terrace_models::Random;
-use terrace_raw::{Blocks, Error, Latencies, Look, Moved, RawFile, Work, timed};
+use std::path::PathBuf;
+use terrace_raw::{Blocks, Error, Latencies, Look, Moved, RawFile, Work, shuffled, timed};
 
 /// Buffers of one size.
 #[derive(Clone, Copy, Debug)]
@@ -36,30 +37,32 @@ struct Round<'a> {
     turn: &'a Turn,
 }
 
-/// Runs one contestant: a put and a get of all blocks.
+/// Runs one contestant: a put and a get of all blocks. `foyer`: its executable, or why there is none. Also the memory of a
+/// contestant in a process of its own.
 ///
 /// # Errors
 /// Those of the contestant.
-pub fn turn(place: &Place, size: Size, who: Who, round: usize) -> Result<Vec<Sample>, Error> {
+pub fn turn(
+    place: &Place,
+    size: Size,
+    who: Who,
+    foyer: &Result<PathBuf, String>,
+    round: usize,
+) -> Result<(Vec<Sample>, Option<Resident>), Error> {
     let order: Vec<u64> = (0..place.total() / size.bytes as u64).collect();
     let shuffled = shuffled(order.clone(), round as u64 + 1);
     let turn = place.turn()?;
     let run = Round { size, blocks: Blocks::new(size.bytes, round as u64), order, shuffled, turn: &turn };
-    let moved = match who {
-        Who::Raw(engine) => run.raw(engine)?,
-        Who::Manager(engine, calls) => run.manager(engine, calls)?,
+    let (moved, resident) = match who {
+        Who::Raw(engine) => (run.raw(engine)?, None),
+        Who::Manager(engine, calls) => (run.manager(engine, calls)?, None),
+        Who::Foyer(engine) => {
+            let (moved, resident) = peer::run(foyer.as_ref().map_err(String::as_str)?, &turn, size, engine, round)?;
+            (moved, Some(resident))
+        }
     };
     let sample = |(moved, what)| Sample::moved(format!("{} {what}", size.title), who, round, moved);
-    Ok(moved.into_iter().zip(["put", "get"]).map(sample).collect())
-}
-
-/// The same in another order, which a seed draws.
-pub fn shuffled(mut order: Vec<u64>, seed: u64) -> Vec<u64> {
-    let mut random = Random::new(seed);
-    for last in (1..order.len()).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
-    order
+    Ok((moved.into_iter().zip(["put", "get"]).map(sample).collect(), resident))
 }
 
 /// Runs a raw loop on an engine.
@@ -79,7 +82,7 @@ impl Round<'_> {
     }
 
     fn raw(&self, engine: Engine) -> Result<[Moved; 2], Error> {
-        let file = self.turn.raw(self.size.bytes, self.size.depth)?;
+        let file = self.turn.raw(&self.blocks, self.size.depth)?;
         let work = Work { write: true, look: Look::All, blocks: &self.blocks, order: &self.order };
         let (put, put_cost) = timed(|| {
             let latencies = raw_loop(&file, engine, work, self.size.depth)?;
@@ -106,18 +109,5 @@ impl Round<'_> {
             Calls::Threads => get_by_threads(&buffers, &self.blocks, &self.shuffled),
         })?;
         Ok([Moved::new(self.bytes(), put_cost, &put), Moved::new(self.bytes(), get_cost, &get)])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_order_drawn_by_chance_has_every_block_once() {
-        let order = shuffled((0..100).collect(), 1);
-        let mut sorted = order.clone();
-        sorted.sort_unstable();
-        assert!(order != sorted && sorted == (0..100).collect::<Vec<_>>());
     }
 }

@@ -6,7 +6,7 @@ use super::who::{Engine, Who, raw};
 use crate::results::Header;
 use serde::{Deserialize, Serialize};
 use terrace_models::rounds::{Spread, ratios, spread};
-use terrace_raw::Moved;
+use terrace_raw::{Cost, Moved};
 
 /// One round of one contestant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,44 @@ impl Sample {
     }
 }
 
+/// Memory of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resident {
+    /// What it did.
+    pub what: String,
+    /// Round, from 0.
+    pub round: usize,
+    /// Bytes of memory that the manager was given.
+    pub memory: u64,
+    /// Bytes of the program's own buffers in flight.
+    pub in_flight: u64,
+    /// Bytes resident before the manager was built.
+    pub before: u64,
+    /// Most bytes resident.
+    pub peak: u64,
+}
+
+impl Resident {
+    /// What the manager took at the peak, over what it was given.
+    pub fn over_memory(&self) -> f64 {
+        self.peak.saturating_sub(self.before + self.in_flight) as f64 / self.memory as f64
+    }
+}
+
+/// One round of calls for many small buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// What was called.
+    pub what: String,
+    /// Round, from 0.
+    pub round: usize,
+    /// Buffers.
+    pub count: usize,
+    /// Time of all of them.
+    #[serde(flatten)]
+    pub cost: Cost,
+}
+
 /// What was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
@@ -55,6 +93,10 @@ pub struct Results {
     pub header: Header,
     /// Every round of every contestant, in the order in which they ran.
     pub samples: Vec<Sample>,
+    /// Memory of processes.
+    pub resident: Vec<Resident>,
+    /// Calls for many small buffers.
+    pub timed: Vec<Timed>,
     /// What was not measured.
     pub skipped: Vec<Skipped>,
 }
@@ -102,6 +144,11 @@ impl Results {
         spread(&ratios(&base, &self.each(line, |moved| moved.cost.wall_ns as f64)))
     }
 
+    /// Whether the disk is not what limits a line, and its raw loop does something else.
+    pub fn has_floor(&self, line: Line<'_>) -> bool {
+        self.of(line.what, line.who).any(|sample| sample.floor_ns > 0)
+    }
+
     /// The raw loop that a line is compared with.
     pub fn base(&self, line: Line<'_>) -> Option<Line<'_>> {
         let raw = raw(line.engine);
@@ -130,7 +177,17 @@ pub(crate) mod tests {
             sample("ring, futures", 1, 4 * second, 0),
         ];
         let skipped = vec![Skipped { what: "foyer".into(), reason: "it was not asked for".into() }];
-        Results { header: header(&[]), samples, skipped }
+        let resident = vec![Resident {
+            what: "100 B".into(),
+            round: 0,
+            memory: 64 << 20,
+            in_flight: 4 << 20,
+            before: 4 << 20,
+            peak: 104 << 20,
+        }];
+        let cost = Cost { wall_ns: 3 * second, cpu_ns: 2 * second };
+        let timed = vec![Timed { what: "build()".into(), round: 0, count: 1000, cost }];
+        Results { header: header(&[]), samples, resident, timed, skipped }
     }
 
     #[test]

@@ -52,17 +52,26 @@ pub enum Who {
     Raw(Engine),
     /// The manager.
     Manager(Engine, Calls),
+    /// foyer, in a process of its own.
+    Foyer(Engine),
 }
 
 impl Who {
+    /// Whether it is a peer, which is built apart.
+    pub fn is_peer(self) -> bool {
+        matches!(self, Self::Foyer(_))
+    }
+
     /// Those that put and get pieces.
-    pub const PIECES: [Self; 6] = [
+    pub const PIECES: [Self; 8] = [
         Self::Raw(Engine::Ring),
         Self::Manager(Engine::Ring, Calls::Futures),
         Self::Manager(Engine::Ring, Calls::Threads),
+        Self::Foyer(Engine::Ring),
         Self::Raw(Engine::Threads),
         Self::Manager(Engine::Threads, Calls::Futures),
         Self::Manager(Engine::Threads, Calls::Threads),
+        Self::Foyer(Engine::Threads),
     ];
 
     /// Those that move one large buffer by one call.
@@ -78,6 +87,7 @@ impl Who {
         match self {
             Self::Raw(engine) => raw(engine),
             Self::Manager(engine, Calls::Futures) => format!("{}, futures", engine.title()),
+            Self::Foyer(engine) => format!("foyer {}", engine.title()),
             Self::Manager(engine, Calls::Threads) => format!("{}, blocking", engine.title()),
         }
     }
@@ -85,7 +95,7 @@ impl Who {
     /// The engine that it uses, and so the raw loop that it is compared with.
     pub fn engine(self) -> Engine {
         match self {
-            Self::Raw(engine) | Self::Manager(engine, _) => engine,
+            Self::Raw(engine) | Self::Manager(engine, _) | Self::Foyer(engine) => engine,
         }
     }
 }
