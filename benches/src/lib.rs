@@ -4,7 +4,8 @@
 //! core      allocators of address ranges, on one list of actions
 //! heap      heaps in their own memory, on one list of operations
 //! host      allocators of whole programs
-//! harness   what all three do     options, results, table, plot   what all three have
+//! tiers     the manager of tiers beside raw loops on the same disk
+//! harness   what all do           options, results, table, plot   what all have
 //! callgrind  instructions of any run        machine  where it ran        tools  cargo, compilers and others
 //! ```
 //!
@@ -23,6 +24,8 @@ pub mod options;
 pub mod plot;
 pub mod results;
 pub mod table;
+#[cfg(target_os = "linux")]
+pub mod tiers;
 pub mod tools;
 
 // Linked for its feature alone: see Cargo.toml.

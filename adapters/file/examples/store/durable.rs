@@ -1,9 +1,10 @@
 //! Durable puts, the cost of an idle store, and how fast a store opens.
 
-use crate::{Error, StoreFixture, cpu};
+use crate::StoreFixture;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use terrace_file::{Change, EngineKind, JoinHandle, PutResult};
+use terrace_raw::{Error, processor};
 
 const PIECE: usize = 64 << 10;
 
@@ -48,9 +49,9 @@ pub fn puts(fixture: &StoreFixture) -> Result<(), Error> {
 
 /// Processor time in five idle seconds; growth of the page cache while 4 GiB are moved.
 pub fn idle_and_cache(fixture: &StoreFixture) -> Result<(), Error> {
-    let before = cpu();
+    let before = processor();
     std::thread::sleep(Duration::from_secs(5));
-    println!("idle: {:.4} CPU-s in 5 s", cpu() - before);
+    println!("idle: {:.4} CPU-s in 5 s", (processor() - before).as_secs_f64());
     let cached = page_cache();
     for _ in 0..2 {
         let pieces = fixture.put(1 << 20, 1, 8);

@@ -11,22 +11,21 @@
 //! and opening a store of a million entries.
 
 mod durable;
-mod raw;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use raw::{FILE, Raw, Work};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 use terrace_file::{Directory, Disk, EngineKind, Executor, FramePool, Piece, Store, StoreOptions};
+use terrace_raw::{Blocks, Cost, Error, Look, RawFile, Work, each, timed};
 use terrace_tests::rounds::{Rounds, spread};
 
 const ROUNDS: usize = 5;
 
-type Error = Box<dyn std::error::Error>;
+/// Bytes to move.
+const FILE: u64 = 1 << 30;
 
 /// A store on its disk. The disk is dropped last: its threads run the store's tasks.
 struct StoreFixture {
@@ -90,21 +89,14 @@ impl StoreFixture {
     }
 }
 
-fn each(threads: usize, work: impl Fn() + Sync) {
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(&work);
-        }
-    });
-}
-
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().unwrap_or_else(|| ".".into());
     let words: Vec<String> = arguments.collect();
     let wanted = |part: String| words.is_empty() || words.iter().any(|word| part.contains(word));
     let home = tempfile::tempdir_in(directory)?;
-    let raw = Raw::new(home.path())?;
+    let raw = RawFile::create(&home.path().join("raw"), FILE, 256 << 20)?;
+    println!("raw: {}", raw.access());
     for (name, kind, sides) in [
         ("ring", EngineKind::IoUring, [RING_64K, RING_4M]),
         ("threads", EngineKind::Threads, [THREADS_64K, THREADS_4M]),
@@ -152,11 +144,8 @@ enum Way {
     Store,
 }
 
-/// Seconds and processor seconds of a round.
-type Time = (f64, f64);
-
 /// Compares one engine at one size.
-fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result<(), Error> {
+fn engine(fixture: &StoreFixture, raw: &RawFile, name: &str, sides: Sides) -> Result<(), Error> {
     let Sides { bytes, depths, callers, own } = sides;
     let plain = if depths.is_empty() { vec![None] } else { depths.iter().copied().map(Some).collect() };
     let best = plain.last().copied().flatten();
@@ -167,15 +156,21 @@ fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result
     let mut pieces = Vec::new();
     // The first round only warms up.
     let rounds = Rounds { warm_up: 1, ..Rounds::new(ROUNDS) };
+    let (blocks, order) = (Blocks::new(bytes, 0), (0..FILE / bytes as u64).collect::<Vec<_>>());
     let times = rounds.by_contestant(&mut contestants, |&mut (write, way), _| {
-        let (begun, before) = (Instant::now(), cpu());
-        match way {
-            Way::Raw(Some(depth), checked) => raw.ring(Work { write, checked, bytes }, depth)?,
-            Way::Raw(None, checked) => raw.threads(Work { write, checked, bytes })?,
-            Way::Store if write => pieces = fixture.put(bytes, callers, own),
-            Way::Store => fixture.get(&pieces, callers, own),
-        }
-        let time = (begun.elapsed().as_secs_f64(), cpu() - before);
+        let work = |checked| {
+            let look = if checked { Look::Checksum } else { Look::Nothing };
+            Work { write, look, blocks: &blocks, order: &order }
+        };
+        let ((), time) = timed(|| {
+            match way {
+                Way::Raw(Some(depth), checked) => drop(raw.ring(work(checked), depth)?),
+                Way::Raw(None, checked) => drop(raw.threads(work(checked))?),
+                Way::Store if write => pieces = fixture.put(bytes, callers, own),
+                Way::Store => fixture.get(&pieces, callers, own),
+            }
+            Ok(())
+        })?;
         if matches!((write, way), (false, Way::Store)) {
             // Freed between the measurements.
             pieces.clear();
@@ -199,15 +194,10 @@ fn engine(fixture: &StoreFixture, raw: &Raw, name: &str, sides: Sides) -> Result
 }
 
 /// GiB a second in the median round, and processor seconds for a GiB.
-fn speed(times: &[Time]) -> (f64, f64) {
-    let seconds: Vec<f64> = times.iter().map(|time| time.0).collect();
+fn speed(costs: &[Cost]) -> (f64, f64) {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let walls: Vec<f64> = costs.iter().map(|cost| seconds(cost.wall_ns)).collect();
     let gib = FILE as f64 / f64::from(1 << 30);
-    let median = spread(&seconds).map_or(f64::NAN, |all| all.median);
-    (gib / median, times.iter().map(|time| time.1).sum::<f64>() / ROUNDS as f64 / gib)
-}
-
-/// Processor seconds of this process so far.
-fn cpu() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    let median = spread(&walls).map_or(f64::NAN, |all| all.median);
+    (gib / median, costs.iter().map(|cost| seconds(cost.cpu_ns)).sum::<f64>() / ROUNDS as f64 / gib)
 }

@@ -1,0 +1,213 @@
+//! Reads and writes past the page cache: what the disk can do alone, and with a look at the bytes.
+//!
+//! Promises upward: each loop keeps as many requests in flight as it is told to, until none is left; an error ends it, with no
+//! request in flight.
+//! Asks from below: `SlabFile`, a file of allocated space; `FramePool`, memory aligned as the device demands.
+
+use crate::{Blocks, Error, Latencies, each};
+use io_uring::squeue::Entry;
+use io_uring::{IoUring, opcode, types};
+use rustix::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use terrace_file::{Frame, FramePool, SlabFile};
+
+/// Threads of the loop with threads.
+pub const THREADS: usize = 16;
+
+/// What a loop does with the bytes of a block, before it writes or after it has read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing.
+    Nothing,
+    /// Takes the checksum that the store takes.
+    Checksum,
+    /// Takes that checksum, and compares what was read with what was written.
+    All,
+}
+
+/// What a loop does.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    /// Whether it writes.
+    pub write: bool,
+    /// What it looks at.
+    pub look: Look,
+    /// What is in the blocks.
+    pub blocks: &'a Blocks,
+    /// The blocks to move, by number, in this order.
+    pub order: &'a [u64],
+}
+
+impl Work<'_> {
+    fn checksum(&self, bytes: &[u8]) {
+        if self.look != Look::Nothing {
+            std::hint::black_box(crc32fast::hash(bytes));
+        }
+    }
+
+    /// Makes a block that is to be written.
+    fn before(&self, frame: &mut Frame, block: u64) {
+        if self.write {
+            self.blocks.stamp(frame, block);
+            self.checksum(frame);
+        }
+    }
+
+    /// Looks at a block that was moved; counts its latency, in which the checksum has a part, as it has in the store's.
+    fn after(&self, slot: &Slot, moved: usize, latencies: &mut Latencies) -> Result<(), Error> {
+        if moved != self.blocks.bytes() {
+            return Err(format!("block {}: {moved} bytes were moved", slot.block).into());
+        }
+        if !self.write {
+            self.checksum(&slot.frame);
+        }
+        latencies.end(slot.begun);
+        match (self.write, self.look) {
+            (false, Look::All) => self.blocks.check(&slot.frame, slot.block),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Memory of one request, and which block it moves since when.
+struct Slot {
+    frame: Frame,
+    block: u64,
+    begun: Instant,
+}
+
+/// A file whose space is allocated, and memory to move.
+#[derive(Debug)]
+pub struct RawFile {
+    slab: SlabFile,
+    frames: FramePool,
+    /// Memory of earlier requests: a page of it that is touched for the first time takes longer than its I/O.
+    spare: Mutex<Vec<Frame>>,
+}
+
+impl RawFile {
+    /// Creates the file, with `memory` bytes for all requests in flight.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(path: &Path, bytes: u64, memory: usize) -> Result<Self, Error> {
+        Ok(Self { slab: SlabFile::create(path, bytes)?, frames: FramePool::new(memory)?, spare: Mutex::default() })
+    }
+
+    /// Prepares memory for `depth` requests on a ring, or for one of each thread, so that no loop touches new memory.
+    ///
+    /// # Errors
+    /// There is less memory.
+    pub fn warm(&self, blocks: &Blocks, depth: usize) -> Result<(), Error> {
+        let work = Work { write: true, look: Look::Nothing, blocks, order: &[] };
+        let slots = (0..depth.max(THREADS)).map(|_| self.slot(&work)).collect::<Result<Vec<_>, _>>()?;
+        self.keep(slots);
+        Ok(())
+    }
+
+    fn keep(&self, slots: impl IntoIterator<Item = Slot>) {
+        self.spare.lock().expect("no panic").extend(slots.into_iter().map(|slot| slot.frame));
+    }
+
+    /// How the file is read and written, in words.
+    pub fn access(&self) -> String {
+        format!("direct {}, alignment {}", self.slab.is_direct(), self.slab.align())
+    }
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sync(&self) -> Result<(), Error> {
+        Ok(rustix::fs::fdatasync(&self.slab)?)
+    }
+
+    /// Memory of a request. What it has from an earlier one is blocks, all of which have the same but for their numbers.
+    fn slot(&self, work: &Work<'_>) -> Result<Slot, Error> {
+        let (mut spare, bytes) = (self.spare.lock().expect("no panic"), work.blocks.bytes());
+        let at = spare.iter().position(|frame| frame.len() == bytes);
+        let frame = match at.map(|at| spare.swap_remove(at)) {
+            Some(frame) => frame,
+            None => {
+                spare.clear();
+                let mut frame = self.frames.take(bytes)?;
+                frame.copy_from_slice(&work.blocks.blank());
+                frame
+            }
+        };
+        Ok(Slot { frame, block: 0, begun: Instant::now() })
+    }
+
+    fn entry(&self, work: &Work<'_>, slot: &mut Slot) -> Entry {
+        let (bytes, file) = (work.blocks.bytes() as u32, types::Fd(self.slab.as_fd().as_raw_fd()));
+        let offset = slot.block * u64::from(bytes);
+        match work.write {
+            true => opcode::Write::new(file, slot.frame.as_ptr(), bytes).offset(offset).build(),
+            false => opcode::Read::new(file, slot.frame.as_mut_ptr(), bytes).offset(offset).build(),
+        }
+    }
+
+    /// Runs the loop on one thread, with `depth` requests on a ring.
+    ///
+    /// # Errors
+    /// The system's; wrong bytes.
+    pub fn ring(&self, work: Work<'_>, depth: usize) -> Result<Latencies, Error> {
+        let mut ring = IoUring::new(depth as u32)?;
+        let mut slots = (0..depth).map(|_| self.slot(&work)).collect::<Result<Vec<_>, _>>()?;
+        let (mut free, mut order) = ((0..depth).collect::<Vec<_>>(), work.order.iter());
+        let (mut latencies, mut result) = (Latencies::default(), Ok(()));
+        loop {
+            while let Some(&at) = free.last().filter(|_| result.is_ok())
+                && let Some(&block) = order.next()
+            {
+                let slot = &mut slots[at];
+                (slot.block, slot.begun) = (block, Instant::now());
+                work.before(&mut slot.frame, block);
+                let entry = self.entry(&work, slot).user_data(at as u64);
+                // SAFETY: the slot lives, and is not touched, until its completion: the loop ends only when all are free.
+                unsafe { ring.submission().push(&entry) }?;
+                free.pop();
+            }
+            if free.len() == depth {
+                self.keep(slots);
+                return result.map(|()| latencies);
+            }
+            ring.submit_and_wait(1)?;
+            for completion in ring.completion() {
+                let at = completion.user_data() as usize;
+                let ended = usize::try_from(completion.result())
+                    .map_err(|_| rustix::io::Errno::from_raw_os_error(-completion.result()).into())
+                    .and_then(|moved| work.after(&slots[at], moved, &mut latencies));
+                result = result.and(ended);
+                free.push(at);
+            }
+        }
+    }
+
+    /// Runs the loop on threads, with one call each.
+    ///
+    /// # Errors
+    /// The system's; wrong bytes.
+    pub fn threads(&self, work: Work<'_>) -> Result<Latencies, Error> {
+        let next = AtomicUsize::new(0);
+        let run = || -> Result<Latencies, Error> {
+            let (mut slot, mut latencies) = (self.slot(&work)?, Latencies::default());
+            while let Some(&block) = work.order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                (slot.block, slot.begun) = (block, Instant::now());
+                work.before(&mut slot.frame, block);
+                let offset = block * work.blocks.bytes() as u64;
+                let moved = match work.write {
+                    true => rustix::io::pwrite(&self.slab, &slot.frame, offset),
+                    false => rustix::io::pread(&self.slab, &mut slot.frame[..], offset),
+                }?;
+                work.after(&slot, moved, &mut latencies)?;
+            }
+            self.keep([slot]);
+            Ok(latencies)
+        };
+        each(THREADS, run).into_iter().collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! One call that reads or writes 64 MiB of a buffer that is in files.
+//!
+//! Promises upward: the buffer is in files before each call, and a written one is there, and durable, before the time ends.
+//! Asks from below: the manager's blocking calls; the raw loops, with requests of a chunk.
+
+use super::calls::flush;
+use super::home::{Place, Turn};
+use super::pieces::raw_loop;
+use super::results::Sample;
+use super::who::{Engine, Who};
+use std::time::Instant;
+use terrace_raw::{Blocks, Error, Latencies, Look, Moved, Work, timed};
+
+/// Bytes of a chunk, by which the manager stores buffers, and of a request of the raw loop.
+pub const CHUNK: usize = 1 << 20;
+
+/// Chunks in flight: as many as the manager's staging memory holds.
+pub const DEPTH: usize = 32;
+
+/// Bytes of a buffer.
+pub fn buffer_bytes(place: &Place) -> usize {
+    if place.quick { 4 << 20 } else { 64 << 20 }
+}
+
+/// Runs one contestant: a write and a read of each buffer, one after another.
+///
+/// # Errors
+/// Those of the contestant.
+pub fn turn(place: &Place, who: Who, round: usize) -> Result<Vec<Sample>, Error> {
+    let turn = place.turn()?;
+    let moved = match who {
+        Who::Raw(engine) => raw(&turn, engine, round)?,
+        Who::Manager(engine, _) => manager(&turn, engine, round)?,
+        Who::Foyer(_) => return Err("foyer has no buffers of which parts are written".into()),
+    };
+    let size = buffer_bytes(place) >> 20;
+    let sample = |(moved, what)| Sample::moved(format!("{what} of {size} MiB in files"), who, round, moved);
+    Ok(moved.into_iter().zip(["write", "read"]).map(sample).collect())
+}
+
+fn raw(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Error> {
+    let (blocks, order) =
+        (Blocks::new(CHUNK, round as u64), (0..turn.place.total() / CHUNK as u64).collect::<Vec<_>>());
+    let file = turn.raw(&blocks, DEPTH)?;
+    let each = buffer_bytes(&turn.place) / CHUNK;
+    let pass = |write| -> Result<Latencies, Error> {
+        let mut latencies = Latencies::default();
+        for part in order.chunks(each) {
+            let begun = Instant::now();
+            raw_loop(&file, engine, Work { write, look: Look::All, blocks: &blocks, order: part }, DEPTH)?;
+            latencies.end(begun);
+        }
+        Ok(latencies)
+    };
+    // As the manager's buffers, the file has bytes already.
+    pass(true)?;
+    let (written, write_cost) = timed(|| {
+        let latencies = pass(true)?;
+        file.sync().map(|()| latencies)
+    })?;
+    let (read, read_cost) = timed(|| pass(false))?;
+    Ok([Moved::new(turn.place.total(), write_cost, &written), Moved::new(turn.place.total(), read_cost, &read)])
+}
+
+fn manager(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Error> {
+    let (manager, total) = (turn.manager(engine).build()?, turn.place.total());
+    let mut blocks = Blocks::new(buffer_bytes(&turn.place), round as u64 + 1000);
+    let count = total / blocks.bytes() as u64;
+    let buffers = (0..count).map(|_| manager.allocate(blocks.bytes() as u64)).collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = blocks.blank();
+    let mut write = |blocks: &Blocks| -> Result<Latencies, Error> {
+        let mut latencies = Latencies::default();
+        for (block, buffer) in (0..).zip(&buffers) {
+            let begun = Instant::now();
+            blocks.stamp(&mut bytes, block);
+            buffer.write(0, &bytes)?;
+            latencies.end(begun);
+        }
+        flush(&manager, &buffers, DEPTH, &turn.directory()).map(|()| latencies)
+    };
+    write(&blocks)?;
+    blocks = Blocks::new(blocks.bytes(), round as u64);
+    let (written, write_cost) = timed(|| write(&blocks))?;
+    let (read, read_cost) = timed(|| {
+        let mut latencies = Latencies::default();
+        for (block, buffer) in (0..).zip(&buffers) {
+            let begun = Instant::now();
+            buffer.read(0, &mut bytes)?;
+            latencies.end(begun);
+            blocks.check(&bytes, block)?;
+        }
+        Ok(latencies)
+    })?;
+    Ok([Moved::new(total, write_cost, &written), Moved::new(total, read_cost, &read)])
+}
