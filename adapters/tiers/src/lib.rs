@@ -16,7 +16,7 @@ pub mod manager;
 pub mod policy;
 
 #[cfg(target_os = "linux")]
-pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset};
+pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset, Sequence};
 // Types that stand in the manager's signatures: tiers, pressure levels, and what concerns files.
 pub use terrace_core::{pressure::Level, residence::Tier};
 #[cfg(target_os = "linux")]

@@ -11,6 +11,7 @@ use super::large::{CHUNK, DEPTH, buffer_bytes};
 use super::results::Sample;
 use super::who::Engine;
 use std::time::{Duration, Instant};
+use terrace::tiers::Lease;
 use terrace::tiers::policy::PolicyKind;
 use terrace::{Buffer, Manager};
 use terrace_raw::{Blocks, Cost, Error, Latencies, Look, Moved, Work, timed};
@@ -23,15 +24,23 @@ const AHEAD: usize = 2;
 pub struct Way {
     /// Its name.
     pub title: &'static str,
-    /// Announces: the layers, and the number of the one that is leased next.
-    announce: fn(&Manager, &[Buffer], usize) -> Result<(), Error>,
+    announce: Announce,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Announce {
+    /// Before each lease: the layers, and the number of the one that is leased next.
+    Each(fn(&Manager, &[Buffer], usize) -> Result<(), Error>),
+    /// All at once: a sequence leases them.
+    Sequence,
 }
 
 /// All ways. Another one is one more line.
 pub const WAYS: &[Way] = &[
-    Way { title: "leases", announce: |_, _, _| Ok(()) },
-    Way { title: "prefetch(2 ahead)", announce: prefetch },
-    Way { title: "promote_async(2 ahead)", announce: promote },
+    Way { title: "leases", announce: Announce::Each(|_, _, _| Ok(())) },
+    Way { title: "prefetch(2 ahead)", announce: Announce::Each(prefetch) },
+    Way { title: "promote_async(2 ahead)", announce: Announce::Each(promote) },
+    Way { title: "sequence(2 ahead)", announce: Announce::Sequence },
 ];
 
 /// Policies under which each way is run.
@@ -146,14 +155,27 @@ fn manager(place: &Place, policy: PolicyKind, round: usize) -> Result<Vec<Moved>
 /// One pass; latencies of the leases.
 fn pass(manager: &Manager, layers: &[Buffer], blocks: &Blocks, way: &Way, work: Duration) -> Result<Latencies, Error> {
     let mut latencies = Latencies::default();
-    for (next, layer) in layers.iter().enumerate() {
-        (way.announce)(manager, layers, next)?;
-        let called = Instant::now();
-        let lease = layer.lease_best()?;
+    let mut step = |called: Instant, layer: usize, lease: Lease<'_>| -> Result<(), Error> {
         latencies.end(called);
         let begun = Instant::now();
-        blocks.check(&lease, next as u64)?;
+        blocks.check(&lease, layer as u64)?;
         std::thread::sleep(rest(begun, work));
+        Ok(())
+    };
+    match way.announce {
+        Announce::Each(announce) => {
+            for (next, layer) in layers.iter().enumerate() {
+                announce(manager, layers, next)?;
+                step(Instant::now(), next, layer.lease_best()?)?;
+            }
+        }
+        Announce::Sequence => {
+            let mut sequence = manager.sequence(layers, AHEAD)?;
+            for layer in 0..layers.len() {
+                let called = Instant::now();
+                step(called, layer, sequence.lease_next().ok_or("one lease for each layer")??)?;
+            }
+        }
     }
     Ok(latencies)
 }

@@ -55,7 +55,7 @@ impl Ledger {
         let requests = requests.filter(|_| queue_state == QueueState::MakingRoom(tier)).map(|request| request.bytes);
         let moves = self.move_queues[1].iter().take(WAITING).filter_map(|id| {
             let buffer = &self.buffers[self.buffers.find(*id).ok()?];
-            buffer.pending_move.filter(|request| request.to == tier && request.evicts_others()).map(|_| buffer.bytes)
+            buffer.pending_move.filter(|request| request.to == tier).map(|_| buffer.bytes)
         });
         requests.chain(moves).map(|bytes| self.footprint(tier, bytes)).fold(0, u64::saturating_add)
     }

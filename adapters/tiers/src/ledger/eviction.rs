@@ -9,7 +9,7 @@
 //!   that recently used buffers stay above others
 //! - a tier further down has room: it is copied there, then dropped
 //!
-//! Buffers with the hint `keep` are skipped while others are enough. Only requests of the tenant itself evict below its
+//! Buffers with the hint `keep`, and prefetched ones before their use, are skipped while others are enough. Only requests of the tenant itself evict below its
 //! guaranteed bytes. Buffers that are in migration, deferred or leased are skipped.
 //!
 //! Cost: for each victim, one lease status for each member skipped, twice if all were used recently. A search that
@@ -21,6 +21,7 @@ use super::table::{BufferRecord, Migration};
 use super::types::{BufferId, LeaseStatus};
 use super::{EventContext, Ledger, Tier};
 use crate::policy::Verdict;
+use smallvec::SmallVec;
 use terrace_core::residence::TIERS;
 
 /// How a victim leaves a tier.
@@ -43,7 +44,7 @@ pub(super) struct VictimSearch {
     /// If true, victims go only to the next lower tier that accepts them, and may wait until it has room. If false,
     /// they go to any lower tier that has room now.
     pub next_tier_only: bool,
-    /// Skip buffers with the hint `keep`.
+    /// Skip buffers with the hint `keep`, and those that were prefetched and not used yet.
     pub spare_kept: bool,
     /// Only accept a victim that is large enough alone: several victims chosen in order may find no room below where
     /// one larger buffer does.
@@ -86,12 +87,12 @@ impl EvictionPlan {
 
 impl Ledger {
     /// Begins to evict buffers from a tier until `need` bytes leave, beyond those already leaving. Returns false if too
-    /// few can leave: then none of the tier's buffers moves.
+    /// few can leave: then none of the tier's buffers moves. For a prefetch, none leaves that is kept or was prefetched.
     pub(super) fn make_room(
         &mut self,
         tier: Tier,
         need: u64,
-        requester: Option<u16>,
+        (requester, prefetch): (Option<u16>, bool),
         context: &mut EventContext<'_>,
     ) -> bool {
         if need == 0 {
@@ -100,20 +101,23 @@ impl Ledger {
         if self.search_would_fail(tier, need, requester) {
             return false;
         }
-        for spare_kept in [true, false].into_iter().skip(usize::from(self.keeps == 0)) {
+        let spared = self.keeps + self.prefetched > 0;
+        for spare_kept in [true, false].into_iter().filter(|spare| if prefetch { *spare } else { spared || !*spare }) {
             for (next_tier_only, single) in [(true, false), (false, false), (false, true)] {
                 let plan = self.select_victims(
                     VictimSearch { tier, need, requester, next_tier_only, spare_kept, single },
                     context.lease_status,
                 );
-                if plan.bytes >= need && self.make_room_below(tier, &plan, requester, context) {
+                if plan.bytes >= need && self.make_room_below(tier, &plan, (requester, prefetch), context) {
                     self.commit(tier, plan, context);
                     return true;
                 }
                 self.abandon(tier, plan);
             }
         }
-        self.tiers[usize::from(tier)].failed_search = Some((requester, need));
+        if !prefetch {
+            self.tiers[usize::from(tier)].failed_search = Some((requester, need));
+        }
         false
     }
 
@@ -153,7 +157,7 @@ impl Ledger {
             let rest = need - began;
             let plan =
                 self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
-            self.make_room_below(tier, &plan, None, context);
+            self.make_room_below(tier, &plan, (None, false), context);
             self.abandon(tier, plan);
             self.tiers[usize::from(tier)].failed_search = Some((None, rest));
         }
@@ -165,7 +169,7 @@ impl Ledger {
         &mut self,
         tier: Tier,
         plan: &EvictionPlan,
-        requester: Option<u16>,
+        requester: (Option<u16>, bool),
         context: &mut EventContext<'_>,
     ) -> bool {
         (tier + 1..self.all_tiers().end).all(|to| {
@@ -185,9 +189,11 @@ impl Ledger {
         let mut again = true;
         while plan.bytes < search.need {
             let mut marks = false;
+            let mut used: SmallVec<[u32; 8]> = SmallVec::new();
             let mut watch = |id: BufferId| {
                 let seen = lease_status(id);
                 marks |= matches!(seen, LeaseStatus::RecentlyUsed(_));
+                used.extend((seen != LeaseStatus::Idle).then_some(id.index));
                 seen
             };
             // The policies are moved out, so that the closure can borrow the rest of the ledger.
@@ -195,6 +201,7 @@ impl Ledger {
             let policy = &mut policies[usize::from(search.tier)];
             let victim = policy.victim(&mut |index| self.judge(&self.buffers[index], search, &plan, &mut watch));
             self.policies = policies;
+            used.into_iter().for_each(|index| self.set_used(index));
             if victim.is_none() && marks && std::mem::take(&mut again) {
                 // No candidate was idle, but some were recently used and are not leased. Their status was reset by the
                 // query, so search once more: the least used ones are idle now.
@@ -228,6 +235,7 @@ impl Ledger {
             return Verdict::Skip;
         }
         match lease_status(buffer.id) {
+            LeaseStatus::Idle if search.spare_kept && buffer.prefetched => Verdict::Skip,
             LeaseStatus::Idle => Verdict::Evict,
             LeaseStatus::RecentlyUsed(uses) => Verdict::Referenced(uses),
             LeaseStatus::Leased => Verdict::Referenced(1),

@@ -52,8 +52,8 @@ mod types;
 
 pub use error::{Refusal, RefusalReason, Rejected, SetupError};
 pub use types::{
-    Action, BufferId, BufferView, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, Settings, TenantQuota,
-    TierSpec, TierView,
+    Action, BufferId, BufferView, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, PrefetchStats,
+    Settings, TenantQuota, TierSpec, TierView,
 };
 
 use crate::policy::Policy;
@@ -88,8 +88,10 @@ pub struct Ledger {
     policies: Vec<Box<dyn Policy>>,
     tenants: Vec<Tenant>,
     buffers: BufferTable,
-    /// Number of buffers whose placement hint says `keep`.
+    /// Number of buffers whose placement hint says `keep`, and number of prefetched ones.
     keeps: usize,
+    prefetched: usize,
+    prefetches: PrefetchStats,
     /// Allocation requests that are not answered yet, in order of arrival.
     queue: VecDeque<PendingRequest>,
     /// Number of requests in `queue` that do not wait for other users to free buffers.
@@ -138,6 +140,8 @@ impl Ledger {
             tenants: settings.tenants.into_iter().map(Tenant::new).collect(),
             buffers: BufferTable::default(),
             keeps: 0,
+            prefetched: 0,
+            prefetches: PrefetchStats::default(),
             queue: VecDeque::new(),
             non_waiting: 0,
             granted: BTreeMap::new(),
@@ -208,7 +212,8 @@ impl Ledger {
             LedgerEvent::Replicate { id, to } => {
                 self.request_move(id, MoveRequest { to, kind: MoveKind::Replicate }, context)
             }
-            LedgerEvent::Prefetch { id } => self.prefetch(id),
+            LedgerEvent::Prefetch { id } => self.prefetch(id, context),
+            LedgerEvent::Used { id } => self.used(id),
             LedgerEvent::Released { id } => self.released(id),
             LedgerEvent::CopyEnded { id, from, to, outcome } => self.copy_ended(id, from, to, outcome, context),
             LedgerEvent::DropEnded { id, tier, done } => self.drop_ended(id, tier, done, context),
@@ -230,7 +235,7 @@ impl Ledger {
             return Err(Rejected::Leased);
         }
         self.consume_ticket(index);
-        self.finish_move(index, false, context);
+        self.report_move(index, false, context);
         if self.buffers[index].migration.is_some() {
             self.buffers[index].freed = true;
             self.update_policies(index);
@@ -252,6 +257,7 @@ impl Ledger {
         if self.buffers[index].migration.is_some() {
             return Err(Rejected::Moving);
         }
+        self.set_used(index);
         let buffer = &mut self.buffers[index];
         buffer.residence.apply(Transition::Update(tier))?;
         buffer.version += 1;
@@ -299,6 +305,17 @@ impl Ledger {
     /// Bytes of a tenant's buffers, each buffer counted once; `None` if there is no such tenant.
     pub fn tenant_bytes(&self, tenant: u16) -> Option<u64> {
         self.tenants.get(usize::from(tenant)).map(|tenant| tenant.bytes)
+    }
+
+    /// The tier to which a buffer is being prefetched, if it is.
+    pub fn prefetching(&self, id: BufferId) -> Option<Tier> {
+        let request = self.buffers[self.buffers.find(id).ok()?].pending_move?;
+        (request.kind == MoveKind::Prefetch).then_some(request.to)
+    }
+
+    /// What became of prefetches so far.
+    pub fn prefetches(&self) -> PrefetchStats {
+        self.prefetches
     }
 
     /// Number of allocation requests that are not answered yet.

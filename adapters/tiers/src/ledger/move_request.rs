@@ -2,14 +2,14 @@
 //!
 //! Allocations come first: while room is made for one, no buffer is promoted. While an allocation waits for frees of
 //! other users, promotions that users requested go on, as those users may need them before they can free; prefetches
-//! and promotions on second touches are dropped. A promotion may evict others, as an allocation may; a prefetch only
-//! takes free room. A request for which there is no room and none can be made is finished and its user told; a user's
+//! and promotions on second touches are dropped. A promotion may evict others, as an allocation may; a prefetch evicts
+//! none that was prefetched and not used yet. A request for which there is no room and none can be made is finished and its user told; a user's
 //! promotion not before all copies in progress to that tier have ended. A request that meets a lease or a failure is
 //! tried again when the lease is released, or at the next tick.
 
 use super::error::Rejected;
 use super::queue::QueueState;
-use super::table::{MoveKind, MoveRequest};
+use super::table::{BufferRecord, MoveKind, MoveRequest};
 use super::types::{Action, BufferId, LeaseStatus, Medium};
 use super::{EventContext, Ledger, Tier};
 
@@ -36,11 +36,21 @@ impl Ledger {
             return Err(Rejected::NoSuchTier);
         }
         self.consume_ticket(index);
-        self.finish_move(index, false, context);
         // Serve the request now, even if the buffer was deferred: the next tick may never come.
         self.buffers[index].deferred = false;
+        let prefetches = self.buffers[index].pending_move == Some(MoveRequest { kind: MoveKind::Prefetch, ..request });
+        if prefetches && request.kind == MoveKind::Promote {
+            // The prefetch becomes this request; their common end is reported once.
+            self.prefetches.late += 1;
+        } else {
+            self.report_move(index, false, context);
+        }
         self.set_move(index, request);
         Ok(())
+    }
+
+    fn is_prefetching(&self, index: u32) -> bool {
+        self.buffers[index].pending_move.is_some_and(|request| request.kind == MoveKind::Prefetch)
     }
 
     fn set_move(&mut self, index: u32, request: MoveRequest) {
@@ -52,6 +62,7 @@ impl Ledger {
     pub(super) fn touch(&mut self, id: BufferId) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         self.consume_ticket(index);
+        self.set_used(index);
         self.policies.iter_mut().for_each(|policy| policy.touch(index));
         let (now, target) = (self.now, self.target(index));
         let buffer = &mut self.buffers[index];
@@ -66,16 +77,57 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn prefetch(&mut self, id: BufferId) -> Result<(), Rejected> {
+    pub(super) fn prefetch(&mut self, id: BufferId, context: &mut EventContext<'_>) -> Result<(), Rejected> {
+        let index = self.buffers.find(id)?;
+        // The user asks for this use: a hint for the tier where the buffer lies, or a lower one, says nothing about it.
+        let target = self.target(index).or_else(|| self.best_memory(&self.buffers[index]));
+        match target.filter(|to| self.tiers[usize::from(*to)].capacity > 0) {
+            Some(to) => self.request_move(id, MoveRequest { to, kind: MoveKind::Prefetch }, context),
+            None => {
+                self.consume_ticket(index);
+                self.report_move(index, false, context);
+                let to = self.buffers[index].residence.best();
+                let satisfied = self.tiers[usize::from(to)].medium != Medium::File;
+                match satisfied {
+                    true => self.set_prefetched(index),
+                    false => self.prefetches.unmet += 1,
+                }
+                context.actions.push(Action::MoveFinished { id, to, satisfied });
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a buffer the first to leave each tier.
+    pub(super) fn used(&mut self, id: BufferId) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
         self.consume_ticket(index);
-        match self.target(index) {
-            Some(to) if self.buffers[index].pending_move.is_none() => {
-                self.set_move(index, MoveRequest { to, kind: MoveKind::Prefetch })
-            }
-            _ => {}
+        self.set_used(index);
+        let bytes = self.buffers[index].bytes;
+        for policy in self.policies.iter_mut().filter(|policy| policy.contains(index)) {
+            policy.remove(index);
+            policy.restore(index, bytes);
         }
         Ok(())
+    }
+
+    /// Protects a buffer from eviction until it is used.
+    fn set_prefetched(&mut self, index: u32) {
+        self.prefetched += usize::from(!std::mem::replace(&mut self.buffers[index].prefetched, true));
+    }
+
+    /// Records that a buffer was used, if it was prefetched.
+    pub(super) fn set_used(&mut self, index: u32) {
+        if self.end_prefetch(index) {
+            self.prefetches.met += 1;
+        }
+    }
+
+    /// Ends the protection of a prefetched buffer; returns whether it had one.
+    pub(super) fn end_prefetch(&mut self, index: u32) -> bool {
+        let prefetched = std::mem::take(&mut self.buffers[index].prefetched);
+        self.prefetched -= usize::from(prefetched);
+        prefetched
     }
 
     /// Returns the tier to promote a buffer to: the hinted tier if it accepts the buffer, else the best memory tier
@@ -84,8 +136,15 @@ impl Ledger {
         let buffer = &self.buffers[index];
         let hinted =
             buffer.hint.tier.filter(|tier| usize::from(*tier) < self.tiers.len() && self.accepts(*tier, buffer));
+        hinted
+            .filter(|tier| *tier < buffer.residence.best())
+            .or_else(|| self.best_memory(buffer).filter(|_| hinted.is_none()))
+    }
+
+    /// Returns the best memory tier that accepts a buffer, if it is better than every tier that has valid bytes.
+    fn best_memory(&self, buffer: &BufferRecord) -> Option<Tier> {
         let memory = |tier: &Tier| self.tiers[usize::from(*tier)].medium == Medium::Memory;
-        let best = hinted.or_else(|| self.all_tiers().filter(memory).find(|tier| self.accepts(*tier, buffer)));
+        let best = self.all_tiers().filter(memory).find(|tier| self.accepts(*tier, buffer));
         best.filter(|tier| *tier < buffer.residence.best())
     }
 
@@ -107,8 +166,18 @@ impl Ledger {
         }
     }
 
-    /// Ends a buffer's pending move, if it has one, and reports whether it was satisfied.
+    /// Ends a buffer's pending move, if it has one, because it was satisfied or is impossible.
     pub(super) fn finish_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
+        match (self.is_prefetching(index), satisfied) {
+            (true, true) => self.set_prefetched(index),
+            (true, false) => self.prefetches.unmet += 1,
+            (false, _) => {}
+        }
+        self.report_move(index, satisfied, context);
+    }
+
+    /// Takes a buffer's pending move, if it has one, and reports its end to the user.
+    pub(super) fn report_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
         let buffer = &mut self.buffers[index];
         let request = buffer.pending_move.take();
         if let Some(MoveRequest { to, .. }) = request.filter(|request| request.is_reported()) {
@@ -137,7 +206,8 @@ impl Ledger {
                 let request = index
                     .and_then(|index| self.buffers[index].pending_move)
                     .filter(|request| request.is_promotion() == up);
-                let passes = |request: MoveRequest| !up || queue_state == QueueState::Clear || request.is_reported();
+                let asked = |request: MoveRequest| request.kind == MoveKind::Promote;
+                let passes = |request: MoveRequest| !up || queue_state == QueueState::Clear || asked(request);
                 let progress = index.zip(request).map(|(index, request)| match passes(request) {
                     true => self.advance_move(index, request, context),
                     false => MoveProgress::Finished(false),
@@ -184,7 +254,7 @@ impl Ledger {
             (self.tiers[usize::from(to)].shortfall(self.footprint(to, buffer.bytes)), buffer.tenant);
         // The buffer must not be evicted to make room for itself.
         self.buffers[index].selected = true;
-        let made = request.evicts_others() && self.make_room(to, shortfall, Some(tenant), context);
+        let made = self.make_room(to, shortfall, (Some(tenant), kind == MoveKind::Prefetch), context);
         self.buffers[index].selected = false;
         // A buffer that is being copied to that tier may be evicted afterwards, which makes room.
         let later = kind == MoveKind::Promote && self.tiers[usize::from(to)].incoming > 0;

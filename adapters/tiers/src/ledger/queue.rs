@@ -213,7 +213,7 @@ impl Ledger {
                 return Placement::InTier(tier);
             }
             let shortfall = state.shortfall(held);
-            if self.make_room(tier, shortfall, Some(request.tenant), context) {
+            if self.make_room(tier, shortfall, (Some(request.tenant), false), context) {
                 return Placement::MakingRoom(tier);
             }
         }

@@ -37,7 +37,7 @@ pub(super) enum MoveKind {
     Promote,
     /// A promotion on a second touch. Its end is not reported to the user.
     SecondTouch,
-    /// A promotion that only takes free room. Its end is not reported to the user.
+    /// A promotion of a buffer that will be used soon: it evicts no other that was prefetched and not used yet.
     Prefetch,
     Demote,
     Replicate,
@@ -49,14 +49,9 @@ impl MoveRequest {
         matches!(self.kind, MoveKind::Promote | MoveKind::SecondTouch | MoveKind::Prefetch)
     }
 
-    /// Whether other buffers are evicted to make room for the move.
-    pub(super) fn evicts_others(self) -> bool {
-        self.kind != MoveKind::Prefetch
-    }
-
     /// Whether the end of the move is reported to the user.
     pub(super) fn is_reported(self) -> bool {
-        !matches!(self.kind, MoveKind::SecondTouch | MoveKind::Prefetch)
+        self.kind != MoveKind::SecondTouch
     }
 }
 
@@ -81,6 +76,8 @@ pub(super) struct BufferRecord {
     pub in_deferred_list: bool,
     /// Whether the eviction plan that is being made has chosen the buffer, so that no second plan may choose it.
     pub selected: bool,
+    /// Whether the buffer was prefetched and not used since, as far as the ledger knows.
+    pub prefetched: bool,
     /// Whether the user freed the buffer during a migration; the buffer is forgotten when that ends.
     pub freed: bool,
     /// The time of the last touch; `None` if that was the second one within the window.
@@ -106,6 +103,7 @@ impl BufferRecord {
             deferred: false,
             in_deferred_list: false,
             selected: false,
+            prefetched: false,
             freed: false,
             last_touch: None,
             ticket: Some(ticket),

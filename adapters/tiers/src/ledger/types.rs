@@ -195,7 +195,8 @@ pub enum LedgerEvent {
         tier: Tier,
     },
     /// The user requests a copy in a better tier. Other buffers are evicted for it, but not while the ledger makes room
-    /// for an allocation; existing copies stay. Answered by [`Action::MoveFinished`].
+    /// for an allocation; existing copies stay. Answered by [`Action::MoveFinished`]. A prefetch to the same tier, if
+    /// one is pending, becomes this request: both are answered once.
     Promote {
         /// The buffer.
         id: BufferId,
@@ -217,8 +218,17 @@ pub enum LedgerEvent {
         /// The target tier.
         to: Tier,
     },
-    /// The user will use a buffer soon: it is promoted if a better tier has room that no request waits for.
+    /// The user will use a buffer soon: it is promoted to the tier of its hint, or else to the best memory tier that
+    /// accepts it, unless a request waits for other users to free buffers. Others are evicted for it, but none that was
+    /// prefetched and not used yet: no policy evicts such a buffer while others are enough. Answered by
+    /// [`Action::MoveFinished`].
     Prefetch {
+        /// The buffer.
+        id: BufferId,
+    },
+    /// The user has used a buffer and will not soon again: it is the first to leave when room is needed. The caller must
+    /// reset the word's visits.
+    Used {
         /// The buffer.
         id: BufferId,
     },
@@ -360,6 +370,19 @@ pub struct BufferView {
     /// Whether a move of the buffer met a lease or a failure. The buffer is then not moved until the lease is released,
     /// or until the next tick.
     pub deferred: bool,
+}
+
+/// What became of prefetches that have ended. A use is seen when the ledger next considers the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchStats {
+    /// Buffers that were used after they had arrived.
+    pub met: u64,
+    /// Buffers that a user asked for before they had arrived.
+    pub late: u64,
+    /// Buffers that were evicted or freed before they were used.
+    pub wasted: u64,
+    /// Prefetches for which no room could be made, or whose copy failed.
+    pub unmet: u64,
 }
 
 /// The state of a tier.

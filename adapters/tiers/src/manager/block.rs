@@ -5,8 +5,8 @@
 
 use super::buffer_state::BufferState;
 use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
-use std::sync::Arc;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use terrace_device::{DeviceBlock, HostBuffer, HostSource};
 use terrace_file::{ALIGN, Frame};
 

@@ -189,6 +189,9 @@ impl ManagerShared {
     ) -> Result<Option<(MoveReceiver, bool)>, Error> {
         let ended = buffer.ended_calls();
         let mut state = self.state();
+        if let LedgerEvent::Promote { to, .. } = event {
+            state.hasten(self, buffer, to);
+        }
         let (outcome, first) = state.wait_for(buffer.id, event);
         let requested = if first { state.request_move(self, buffer, event) } else { Ok(()) };
         let mine = first || state.waits_for(buffer.id, event);

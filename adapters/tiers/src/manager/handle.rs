@@ -100,7 +100,6 @@ impl Buffer {
         self.shared.tasks.block_on(|| self.shared.read(buffer, offset, to))
     }
 
-
     /// As [`read`](Self::read), as a future, into new memory.
     pub fn read_async(&self, offset: u64, bytes: usize) -> JoinHandle<Result<Vec<u8>, Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());

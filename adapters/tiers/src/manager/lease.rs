@@ -180,6 +180,11 @@ impl ManagerShared {
         match self.location(buffer)? {
             DataLocation::Memory => Ok(()),
             DataLocation::Moving => {
+                if let Some(to) = self.memory() {
+                    let mut state = self.state();
+                    state.hasten(self, buffer, to);
+                    self.unlock(state);
+                }
                 changed.await;
                 Ok(())
             }

@@ -161,9 +161,7 @@ impl ManagerShared {
     async fn transfer(self: &Arc<Self>, buffer: &Arc<BufferState>, from: Tier, to: Tier) -> Result<TierCopy, Error> {
         let source = self.source(buffer, from)?;
         match self.storage(to) {
-            Some(TierStorage::Memory(_) | TierStorage::Joint(_)) => {
-                self.to_memory(buffer, source, to).await
-            }
+            Some(TierStorage::Memory(_) | TierStorage::Joint(_)) => self.to_memory(buffer, source, to).await,
             Some(TierStorage::Device(gpu)) => self.to_device(buffer, source, (gpu, to)).await.map(TierCopy::Device),
             Some(TierStorage::File(store)) => self.to_files(buffer, source, (store, to)).await.map(TierCopy::Pieces),
             None => Err(Error::NoTier("to copy to")),

@@ -22,6 +22,7 @@
 //! | `access`, `lease_word`, `raw_bytes` | reads and writes; the lease word; bytes by address |
 //! | `handle`, `lease`, `device` | handles of users; leases of addresses in memory and on devices |
 //! | `lease_gate` | serialises lessees that evict each other's buffers |
+//! | `prefetch`, `sequence` | announced uses; buffers that are used in a given order |
 //! | `mapped` | mapped files as buffers |
 //! | `types` | options of allocations; lists of buffers and tiers; counters |
 //! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
@@ -44,7 +45,9 @@ mod mapped;
 mod memory;
 mod migration;
 mod pending_frees;
+mod prefetch;
 mod raw_bytes;
+mod sequence;
 mod state;
 mod suspension;
 mod tombstones;
@@ -56,6 +59,7 @@ pub use durable::MAX_NAME_BYTES;
 pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
+pub use sequence::Sequence;
 pub use terrace_file::MappedFile;
 pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 
@@ -323,20 +327,33 @@ impl Manager {
         requested.in_child(|| Err(Error::Forked))
     }
 
-    /// Announces a use of a buffer: it is promoted if a better tier has room that no request waits for.
+    /// Announces a use of a buffer: it is promoted to memory, or to the tier of its hint, and stays until it is used.
+    ///
+    /// Others make way for it, but none that was prefetched and not used yet; an allocation that waits comes first. Does
+    /// not wait; [`prefetch_async`](Self::prefetch_async) tells how it ended.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::OtherManager`].
     pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
         self.shared.check_process()?;
         self.shared_of(buffer)?;
-        if buffer.handle.buffer.read_ahead()? {
-            return Ok(());
+        if buffer.handle.buffer.is_freed() {
+            return Err(Error::Freed);
         }
-        let mut state = self.shared.state();
-        let requested = state.handle(&self.shared, LedgerEvent::Prefetch { id: buffer.handle.buffer.id });
-        self.shared.unlock(state);
-        requested.map_err(Into::into)
+        drop(self.prefetch_async(buffer));
+        Ok(())
+    }
+
+    /// As [`prefetch`](Self::prefetch), as a future that tells how it ended; begins at once, whether or not it is
+    /// awaited.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if no room can be made; [`Error::Leased`] while any lease is held; [`Error::Freed`],
+    /// [`Error::OtherManager`]; the error of a failed copy.
+    pub fn prefetch_async(&self, buffer: &Buffer) -> JoinHandle<Result<(), Error>> {
+        let (own, buffer) = (self.shared_of(buffer), buffer.clone());
+        let fetched = self.shared.tasks.begin(async move { own?.prefetch(&buffer.handle.buffer).await });
+        fetched.in_child(|| Err(Error::Forked))
     }
 
     /// Runs maintenance; `now` is the time in milliseconds, and must not be less than in earlier calls.

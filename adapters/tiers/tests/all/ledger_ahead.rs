@@ -5,7 +5,7 @@ use crate::ledgers;
 use ledgers::settings;
 use ledgers::steps::{ask, finish_all, take, three, valid, waiting_request};
 use ledgers::world::World;
-use terrace_tiers::ledger::{Action, BufferId, LedgerEvent, PlacementHint};
+use terrace_tiers::ledger::{Action, BufferId, LedgerEvent, PlacementHint, PrefetchStats};
 use terrace_tiers::policy::PolicyKind;
 
 fn copied(action: &Action) -> Option<BufferId> {
@@ -16,8 +16,10 @@ fn copied(action: &Action) -> Option<BufferId> {
 fn room_is_made_for_all_requests_that_wait_at_once() {
     let mut world = three();
     let before: Vec<BufferId> = (0..5).map(|ticket| take(&mut world, ticket, 20)).collect();
-    let began: Vec<BufferId> =
-        (5..9).flat_map(|ticket| waiting_request(&mut world, ticket, 20)).filter_map(|action| copied(&action)).collect();
+    let began: Vec<BufferId> = (5..9)
+        .flat_map(|ticket| waiting_request(&mut world, ticket, 20))
+        .filter_map(|action| copied(&action))
+        .collect();
     // At most half of the tier, and one buffer, leaves at a time: each as soon as a request waits for its room.
     assert_eq!(began, before[..3]);
     finish_all(&mut world);
@@ -70,4 +72,76 @@ fn a_file_tier_keeps_its_clean_copies() {
     finish_all(&mut world);
     assert_eq!(world.ledger.tier(1).expect("a tier").used, 320);
     assert!(all.iter().all(|id| valid(&world, *id) == [0, 1]), "each demotion is a drop");
+}
+
+/// Memory for five buffers of 20 bytes, which has as many, and four in files.
+fn five_and_four() -> (World, Vec<BufferId>, Vec<BufferId>) {
+    let mut settings = settings(1, &[100, 1000]);
+    (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
+    let mut world = World::new(settings);
+    for ticket in 0..4 {
+        let id = take(&mut world, ticket, 20);
+        world.tell(LedgerEvent::Demote { id, to: 1 }).expect("a tier");
+        finish_all(&mut world);
+    }
+    world.finished.clear();
+    (4..9).for_each(|ticket| _ = take(&mut world, ticket, 20));
+    let [below, above] = [0..4, 4..9].map(|tickets| tickets.map(|ticket| world.granted[&ticket]).collect());
+    (world, above, below)
+}
+
+fn prefetch(world: &mut World, id: BufferId) {
+    world.tell(LedgerEvent::Prefetch { id }).expect("live");
+    finish_all(world);
+}
+
+#[test]
+fn a_prefetch_evicts_others_but_none_that_was_prefetched_and_not_used() {
+    let (mut world, above, below) = five_and_four();
+    world.leased.extend(&above[1..]);
+    prefetch(&mut world, below[0]);
+    assert_eq!((valid(&world, below[0]), valid(&world, above[0])), (vec![0, 1], vec![1]));
+    prefetch(&mut world, below[1]);
+    assert_eq!(valid(&world, below[1]), [1], "all others are leased");
+    assert_eq!(world.finished, [(below[0], 0, true), (below[1], 0, false)]);
+    assert_eq!(world.ledger.prefetches(), PrefetchStats { unmet: 1, ..PrefetchStats::default() });
+    world.used.insert(below[0]);
+    prefetch(&mut world, below[1]);
+    assert_eq!(
+        (valid(&world, below[1]), valid(&world, below[0])),
+        (vec![0, 1], vec![1]),
+        "used, it leaves as any other"
+    );
+    assert_eq!(world.ledger.prefetches(), PrefetchStats { unmet: 1, met: 1, ..PrefetchStats::default() });
+    // A request for which nothing else can leave takes the room all the same.
+    waiting_request(&mut world, 9, 20);
+    finish_all(&mut world);
+    assert_eq!((valid(&world, below[1]), valid(&world, world.granted[&9])), (vec![1], vec![0]));
+    assert_eq!(world.ledger.prefetches().wasted, 1);
+}
+
+#[test]
+fn a_promotion_takes_over_the_prefetch_that_is_late() {
+    let (mut world, above, below) = five_and_four();
+    world.tell(LedgerEvent::Prefetch { id: below[0] }).expect("live");
+    world.tell(LedgerEvent::Promote { id: below[0], to: 0 }).expect("a tier");
+    assert_eq!(world.finished, [], "one answer for both");
+    finish_all(&mut world);
+    assert_eq!((world.finished.as_slice(), valid(&world, above[0])), (&[(below[0], 0, true)][..], vec![1]));
+    assert_eq!(world.ledger.prefetches(), PrefetchStats { late: 1, ..PrefetchStats::default() });
+}
+
+#[test]
+fn what_was_used_and_will_not_be_soon_is_the_first_to_leave() {
+    let (mut world, above, below) = five_and_four();
+    world.tell(LedgerEvent::Used { id: above[3] }).expect("live");
+    prefetch(&mut world, below[0]);
+    assert_eq!((valid(&world, above[3]), valid(&world, above[0])), (vec![1], vec![0]));
+    world.tell(LedgerEvent::Used { id: below[0] }).expect("live");
+    prefetch(&mut world, below[1]);
+    assert_eq!(
+        (valid(&world, below[0]), valid(&world, below[1]), valid(&world, above[0])),
+        (vec![1], vec![0, 1], vec![0])
+    );
+    assert_eq!(world.ledger.prefetches(), PrefetchStats { met: 1, ..PrefetchStats::default() });
 }

@@ -172,8 +172,6 @@ fn the_second_touch_within_the_window_promotes() {
         assert!(world.tell(LedgerEvent::Touch { id }).expect("live").is_empty(), "the first touch, or too late");
     }
     world.tell(LedgerEvent::Tick { now: 20_000 }).expect("time passes");
-    // A prefetch takes only room that is there; a promotion evicts.
-    assert!(world.tell(LedgerEvent::Prefetch { id: ids[1] }).expect("live").is_empty());
     let actions = world.tell(LedgerEvent::Touch { id: ids[1] }).expect("live");
     assert_eq!(actions[0], Action::Copy { id: full, from: 0, to: 1 });
     finish_all(&mut world);

@@ -226,7 +226,8 @@ fn users_promotions_pass_a_request_that_waits_for_other_users() {
     }
     let [promoted, fetched] = [2, 3].map(|ticket| world.granted[&ticket]);
     waiting_request(&mut world, 4, 90);
-    assert_eq!(world.tell(LedgerEvent::Prefetch { id: fetched }), Ok(vec![]));
+    let unmet = Action::MoveFinished { id: fetched, to: 0, satisfied: false };
+    assert_eq!(world.tell(LedgerEvent::Prefetch { id: fetched }), Ok(vec![unmet]), "a request comes first");
     let actions = world.tell(LedgerEvent::Promote { id: promoted, to: 0 }).expect("a tier");
     assert_eq!(actions, [Action::Copy { id: promoted, from: 1, to: 0 }], "who has the lease may need it to end");
     finish_all(&mut world);

@@ -18,5 +18,6 @@ mod policies;
 mod policy;
 mod restart;
 mod runtimes;
+mod sequence;
 mod turns;
 mod wakers;

@@ -171,6 +171,10 @@ impl Users {
             9 => wish(&mut self.world, LedgerEvent::Promote { id, to }),
             10 => wish(&mut self.world, LedgerEvent::Demote { id, to }),
             11 => wish(&mut self.world, LedgerEvent::Replicate { id, to }),
+            12 if self.numbers.below(3) == 0 => {
+                self.world.used.remove(&id);
+                drop(self.world.tell(LedgerEvent::Used { id }).expect("live"));
+            }
             12 => drop(self.world.tell(LedgerEvent::Prefetch { id }).expect("live")),
             13 | 14 => self.lease(id),
             15 => drop(self.world.used.insert(id)),

@@ -144,6 +144,7 @@ impl World {
             LedgerEvent::Demote { id, .. }
             | LedgerEvent::Replicate { id, .. }
             | LedgerEvent::Prefetch { id }
+            | LedgerEvent::Used { id }
             | LedgerEvent::Synced { id, .. } => self.unused.remove(&id),
             _ => false,
         };

@@ -1,0 +1,54 @@
+//! Announced uses: buffers that are fetched before they are asked for.
+//!
+//! Promises upward: a prefetch that could not be met says so; a lessee that asks for a buffer which is being prefetched
+//! takes the prefetch over.
+//! Asks from below: the ledger, which protects prefetched buffers until they are used.
+
+use super::buffer_state::BufferState;
+use super::error::Error;
+use super::state::State;
+use super::{Manager, ManagerShared};
+use crate::ledger::{LedgerEvent, PrefetchStats};
+use std::sync::Arc;
+use terrace_core::residence::Tier;
+
+impl ManagerShared {
+    /// Fetches a buffer that will be used soon.
+    pub(super) async fn prefetch(self: &Arc<Self>, buffer: &Arc<BufferState>) -> Result<(), Error> {
+        if buffer.read_ahead()? {
+            return Ok(());
+        }
+        let tier = self.memory().unwrap_or_default();
+        self.request_move(buffer, LedgerEvent::Prefetch { id: buffer.id }, tier).await
+    }
+
+    /// Marks a buffer as used, and as the first to leave its tier.
+    pub(super) fn drop_behind(self: &Arc<Self>, buffer: &BufferState) {
+        buffer.lease.take_visits();
+        let mut state = self.state();
+        let _ = state.handle(self, LedgerEvent::Used { id: buffer.id });
+        self.unlock(state);
+    }
+}
+
+impl State {
+    /// Turns a pending prefetch of a buffer into a promotion that a user waits for; all its waiters get that one's end.
+    pub(super) fn hasten(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState, to: Tier) {
+        let (id, promotion) = (buffer.id, LedgerEvent::Promote { id: buffer.id, to });
+        if self.ledger.prefetching(id) == Some(to)
+            && let Some((event @ LedgerEvent::Prefetch { .. }, _)) = self.waiters.get_mut(&id)
+        {
+            *event = promotion;
+            let _ = self.handle(shared, promotion);
+        }
+    }
+}
+
+impl Manager {
+    /// What became of prefetches so far.
+    pub fn prefetch_stats(&self) -> PrefetchStats {
+        self.shared
+            .check_process()
+            .map_or_else(|_| PrefetchStats::default(), |()| self.shared.state().ledger.prefetches())
+    }
+}
