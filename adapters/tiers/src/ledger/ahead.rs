@@ -39,8 +39,8 @@ impl Ledger {
             if wanted == 0 || need == 0 || state.failed_ahead {
                 continue;
             }
-            let search =
-                VictimSearch { tier, need, requester: None, next_tier_only: true, spare_kept: true, single: false };
+            let (requester, next_tier_only, spare_kept, spare_unused, single) = (None, true, true, true, false);
+            let search = VictimSearch { tier, need, requester, next_tier_only, spare_kept, spare_unused, single };
             let plan = self.select_victims(search, context.lease_status);
             self.commit(tier, plan, context);
             let state = &mut self.tiers[usize::from(tier)];

@@ -46,6 +46,8 @@ pub(super) struct VictimSearch {
     pub next_tier_only: bool,
     /// Skip buffers with the hint `keep`, and those that were prefetched and not used yet.
     pub spare_kept: bool,
+    /// Skip buffers that were granted and not used yet: their users will write them next.
+    pub spare_unused: bool,
     /// Only accept a victim that is large enough alone: several victims chosen in order may find no room below where
     /// one larger buffer does.
     pub single: bool,
@@ -105,7 +107,7 @@ impl Ledger {
         for spare_kept in [true, false].into_iter().filter(|spare| if prefetch { *spare } else { spared || !*spare }) {
             for (next_tier_only, single) in [(true, false), (false, false), (false, true)] {
                 let plan = self.select_victims(
-                    VictimSearch { tier, need, requester, next_tier_only, spare_kept, single },
+                    VictimSearch { tier, need, requester, next_tier_only, spare_kept, spare_unused: false, single },
                     context.lease_status,
                 );
                 if plan.bytes >= need && self.make_room_below(tier, &plan, (requester, prefetch), context) {
@@ -140,6 +142,7 @@ impl Ledger {
             requester: None,
             next_tier_only: false,
             spare_kept: most.is_some(),
+            spare_unused: false,
             single: false,
         };
         let mut plan = self.select_victims(search, context.lease_status);
@@ -230,6 +233,7 @@ impl Ledger {
     ) -> Verdict {
         let busy = buffer.migration.is_some() || buffer.deferred || buffer.selected;
         let spared = (search.spare_kept && buffer.hint.keep)
+            || (search.spare_unused && buffer.ticket.is_some())
             || (search.single && self.footprint(search.tier, buffer.bytes) < search.need);
         if busy || spared || self.is_guaranteed(buffer, search, plan) || self.exit_of(buffer, search, plan).is_none() {
             return Verdict::Skip;

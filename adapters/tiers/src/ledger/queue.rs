@@ -241,7 +241,7 @@ impl Ledger {
         self.granted.insert(ticket, id);
         self.update_policies(id.index);
         // A search for room may succeed now: the tier has one more candidate for eviction.
-        self.tiers[usize::from(tier)].reset_searches();
+        self.tiers[usize::from(tier)].failed_search = None;
         context.actions.push(Action::Grant { ticket, id, tier, zero });
     }
 

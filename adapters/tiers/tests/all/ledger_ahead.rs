@@ -8,6 +8,13 @@ use ledgers::world::World;
 use terrace_tiers::ledger::{Action, BufferId, LedgerEvent, PlacementHint, PrefetchStats};
 use terrace_tiers::policy::PolicyKind;
 
+/// Allocates a buffer, which is granted at once, and writes it: what was not used yet is spared.
+fn written(world: &mut World, ticket: u64, bytes: u64) -> BufferId {
+    let id = take(world, ticket, bytes);
+    world.write(id, 0);
+    id
+}
+
 fn copied(action: &Action) -> Option<BufferId> {
     if let Action::Copy { id, .. } = action { Some(*id) } else { None }
 }
@@ -15,7 +22,7 @@ fn copied(action: &Action) -> Option<BufferId> {
 #[test]
 fn room_is_made_for_all_requests_that_wait_at_once() {
     let mut world = three();
-    let before: Vec<BufferId> = (0..5).map(|ticket| take(&mut world, ticket, 20)).collect();
+    let before: Vec<BufferId> = (0..5).map(|ticket| written(&mut world, ticket, 20)).collect();
     let began: Vec<BufferId> = (5..9)
         .flat_map(|ticket| waiting_request(&mut world, ticket, 20))
         .filter_map(|action| copied(&action))
@@ -32,13 +39,13 @@ fn room_is_made_ahead_of_demand_and_no_longer_when_that_ends() {
     let mut settings = settings(1, &[1600, 10_000]);
     (settings.policy, settings.maintenance_budget, settings.ahead_from) = (PolicyKind::Lru, 0, 1600);
     let mut world = World::new(settings);
-    (0..160).for_each(|ticket| _ = take(&mut world, ticket, 10));
+    (0..160).for_each(|ticket| _ = written(&mut world, ticket, 10));
     // A sixteenth of what came since the last tick: ten buffers.
     assert_eq!((world.ledger.tier(0).expect("a tier").leaving, world.granted.len()), (100, 160));
     finish_all(&mut world);
     assert_eq!(world.ledger.tier(0).expect("a tier").used, 1500);
     [250, 500].into_iter().for_each(|now| _ = world.tell(LedgerEvent::Tick { now }));
-    (160..170).for_each(|ticket| _ = take(&mut world, ticket, 10));
+    (160..170).for_each(|ticket| _ = written(&mut world, ticket, 10));
     finish_all(&mut world);
     assert_eq!(world.ledger.tier(0).expect("a tier").used, 1600, "nothing came in the last ticks");
 }
@@ -50,7 +57,7 @@ fn room_is_made_for_all_promotions_that_wait_at_once() {
     let mut world = World::new(settings);
     let hint = PlacementHint { tier: Some(1), keep: false };
     (0..4).for_each(|ticket| _ = ask(&mut world, ticket, 20, 0, false, hint));
-    (4..9).for_each(|ticket| _ = take(&mut world, ticket, 20));
+    (4..9).for_each(|ticket| _ = written(&mut world, ticket, 20));
     let left: Vec<usize> = (0..4)
         .map(|ticket| {
             let id = world.granted[&ticket];
@@ -60,6 +67,16 @@ fn room_is_made_for_all_promotions_that_wait_at_once() {
     assert_eq!(left, [1, 1, 1, 0]);
     finish_all(&mut world);
     assert_eq!((0..4).filter(|ticket| valid(&world, world.granted[ticket]).contains(&0)).count(), 4);
+}
+
+#[test]
+fn a_buffer_that_was_granted_and_not_used_yet_does_not_leave_for_requests_behind() {
+    let mut world = three();
+    (0..5).for_each(|ticket| _ = take(&mut world, ticket, 20));
+    let began = (5..9).flat_map(|ticket| waiting_request(&mut world, ticket, 20));
+    assert_eq!(began.filter_map(|action| copied(&action)).count(), 1, "for the first one only");
+    finish_all(&mut world);
+    assert_eq!(world.granted.len(), 9, "each takes its turn");
 }
 
 #[test]

@@ -200,11 +200,7 @@ impl Users {
         if !may {
             return assert!(self.world.tell(LedgerEvent::Wrote { id, tier }).is_err());
         }
-        let known = self.world.buffers.get_mut(&id).expect("live");
-        known.newest += 1;
-        let newest = known.newest;
-        self.world.copies.insert((id, tier), Some(newest));
-        self.world.tell(LedgerEvent::Wrote { id, tier }).expect("valid there, and not moving");
+        self.world.write(id, tier);
     }
 
     fn sync(&mut self, id: BufferId, tier: u8) {

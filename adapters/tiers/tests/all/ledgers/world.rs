@@ -150,6 +150,15 @@ impl World {
         };
     }
 
+    /// Writes a buffer that is valid in a tier, and does not move.
+    pub fn write(&mut self, id: BufferId, tier: u8) {
+        let known = self.buffers.get_mut(&id).expect("live");
+        known.newest += 1;
+        let newest = known.newest;
+        self.copies.insert((id, tier), Some(newest));
+        self.tell(LedgerEvent::Wrote { id, tier }).expect("valid there, and not moving");
+    }
+
     fn act(&mut self, action: Action) {
         match action {
             Action::Grant { ticket, id, tier, zero } => self.granted(ticket, id, tier, zero),
