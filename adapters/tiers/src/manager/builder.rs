@@ -70,9 +70,13 @@ struct FileTier {
     device: String,
 }
 
-/// Chunks that staging memory holds, for all copies together; but no more bytes than the setting says, unless two chunks
-/// are more: one is read while the other is written.
+/// Largest chunk of a recovered buffer, in chunks: staging memory can hold it, though chunks of usual size take no more
+/// of it together than the setting `staging` says, or two chunks where that is more: one is read while the other is
+/// written.
 const STAGE: u64 = 32;
+
+/// The same in bytes.
+const LARGEST_STAGE: u64 = 32 << 20;
 
 /// Bytes that each store keeps for its log.
 const LOG: u64 = 1 << 20;
@@ -86,7 +90,7 @@ impl ManagerBuilder {
 
     /// Sets the bytes of the machine's memory that buffers and their metadata may take.
     ///
-    /// Metadata counts wherever a buffer's bytes are, except for its first MiB. Staging memory for files is extra: 32
+    /// Metadata counts wherever a buffer's bytes are, except for its first MiB. Staging memory for files is extra: 12
     /// MiB, or two chunks where that is more. Default: a share of the available memory, by the preset, and no more than
     /// the control group allows.
     pub fn memory(mut self, bytes: u64) -> Self {
@@ -291,6 +295,7 @@ impl ManagerBuilder {
     async fn make(self, chunk: usize, files: Vec<FileTier>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
         let stage = stage(chunk as u64);
         let frames = frames(stage + LOG * files.len() as u64, FramePool::new)?;
+        frames.set_quota((STAGING.default.number().max(2 * chunk as u64)) as usize);
         let mut tiers = self.addressed()?;
         // Most bytes of a chunk of a recovered buffer.
         let mut most_of_chunk = stage;
@@ -347,9 +352,9 @@ impl ManagerBuilder {
     }
 }
 
-/// Bytes of staging memory for chunks.
+/// Most bytes of staging memory for chunks.
 fn stage(chunk: u64) -> u64 {
-    (chunk * STAGE).min(STAGING.default.number().max(2 * chunk))
+    (chunk * STAGE).min(LARGEST_STAGE.max(2 * chunk))
 }
 
 /// The default; zero, which is none by itself, for never.

@@ -147,6 +147,7 @@ impl ManagerShared {
             let refused = brought.as_ref().err().filter(|_| matches!(outcome, CopyOutcome::Full | CopyOutcome::Failed));
             let refused = refused.map(|error| (to, shared.suspension(to, error.clone())));
             let mut state = shared.state();
+            state.file_copies.in_progress -= usize::from(shared.medium(to) == Medium::File);
             state.suspensions.extend(refused);
             match brought {
                 Ok(brought) => state.pending_frees.add(buffer.copies().put(to, brought)),

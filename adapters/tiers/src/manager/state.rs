@@ -37,6 +37,18 @@ pub(super) struct AllocationWaiter {
     pub sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
 }
 
+/// Most copies to files in progress: more than disks perform at once, and the tasks of so many take less than a MiB.
+/// They wait for no other copy, so those in the queue begin.
+const FILE_COPIES: usize = 256;
+
+/// Copies to files.
+#[derive(Debug, Default)]
+pub(super) struct FileCopies {
+    pub in_progress: usize,
+    /// Those that have not begun: leases of their buffers are still granted.
+    waiting: VecDeque<(BufferId, Tier, Tier)>,
+}
+
 /// The manager's state under its lock.
 pub(super) struct State {
     pub ledger: Ledger,
@@ -65,6 +77,7 @@ pub(super) struct State {
     /// Pressure levels to report once the lock is released.
     pub levels: Vec<(Tier, Level)>,
     pub pending_frees: PendingFrees,
+    pub file_copies: FileCopies,
     pub moves: MoveStats,
     /// Upper limit of each tier's capacity in bytes.
     pub limits: Vec<u64>,
@@ -102,6 +115,7 @@ impl State {
             pinned: 0,
             levels: Vec::new(),
             pending_frees: PendingFrees::default(),
+            file_copies: FileCopies::default(),
             moves: MoveStats::default(),
             limits,
             suspensions: BTreeMap::new(),
@@ -144,6 +158,7 @@ impl State {
                 shared.moved.notify();
             }
             events.extend(self.metadata_resize(shared));
+            events.extend(self.begin_file_copies(shared));
         }
         first.unwrap_or(Ok(()))
     }
@@ -155,6 +170,10 @@ impl State {
             Action::Refuse { ticket, error } => {
                 let waiter = self.dismiss(ticket)?;
                 let _ = waiter.sender.send(Err(self.none_has_room(shared, error)));
+                None
+            }
+            Action::Copy { id, from, to } if shared.medium(to) == Medium::File => {
+                self.file_copies.waiting.push_back((id, from, to));
                 None
             }
             Action::Copy { id, from, to } => self.begin_copy(shared, id, from, to),
@@ -208,6 +227,20 @@ impl State {
                 }
             },
         }
+    }
+
+    /// Begins copies to files that wait, as many as may be in progress; returns the ends of those that cannot begin.
+    fn begin_file_copies(&mut self, shared: &Arc<ManagerShared>) -> Vec<LedgerEvent> {
+        let mut ends = Vec::new();
+        while self.file_copies.in_progress < FILE_COPIES
+            && let Some((id, from, to)) = self.file_copies.waiting.pop_front()
+        {
+            match self.begin_copy(shared, id, from, to) {
+                Some(end) => ends.push(end),
+                None => self.file_copies.in_progress += 1,
+            }
+        }
+        ends
     }
 
     fn begin_copy(&mut self, shared: &Arc<ManagerShared>, id: BufferId, from: Tier, to: Tier) -> Option<LedgerEvent> {
