@@ -211,3 +211,34 @@ impl RawFile {
         each(THREADS, run).into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+
+    /// Both loops write, and both read what either wrote; blocks of another salt are found.
+    #[test]
+    fn what_one_loop_writes_the_other_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (blocks, other) = (Blocks::new(4 * PAGE, 1), Blocks::new(4 * PAGE, 2));
+        let file = RawFile::create(&folder.path().join("raw"), 100 * 4 * PAGE as u64, 2 << 20).unwrap();
+        file.warm(&blocks, 8).unwrap();
+        let order: Vec<u64> = (0..100).collect();
+        let work = |write, blocks| Work { write, look: Look::All, blocks, order: &order };
+        for _ in 0..2 {
+            file.threads(work(true, &other)).unwrap();
+            assert!(file.threads(work(false, &blocks)).is_err());
+            file.threads(work(true, &blocks)).unwrap();
+            file.sync().unwrap();
+            file.threads(work(false, &blocks)).unwrap();
+        }
+        match file.ring(work(false, &blocks), 8) {
+            Ok(latencies) => assert!(latencies.quantile(0.5) > 0),
+            Err(error) => return println!("SKIP what_one_loop_writes_the_other_reads: no io_uring: {error}"),
+        }
+        file.ring(work(true, &other), 8).unwrap();
+        assert!(file.ring(work(false, &blocks), 8).is_err());
+        file.threads(work(false, &other)).unwrap();
+    }
+}

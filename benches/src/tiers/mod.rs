@@ -1,4 +1,4 @@
-//! The manager of tiers beside raw loops on the same disk.
+//! The manager of tiers beside raw loops and foyer on the same disk.
 //!
 //! ```text
 //! options    what was asked              home       where files lie; how a manager is built
