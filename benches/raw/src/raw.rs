@@ -8,6 +8,7 @@ use crate::{Blocks, Error, Latencies, each};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,6 +55,12 @@ impl Work<'_> {
             self.blocks.stamp(frame, block);
             self.checksum(frame);
         }
+    }
+
+    /// Ends a request of the ring, whose result is a number of bytes or an error.
+    fn completed(&self, slot: &Slot, result: i32, latencies: &mut Latencies) -> Result<(), Error> {
+        let moved = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))?;
+        self.after(slot, moved, latencies)
     }
 
     /// Looks at a block that was moved; counts its latency, in which the checksum has a part, as it has in the store's.
@@ -178,10 +185,7 @@ impl RawFile {
             ring.submit_and_wait(1)?;
             for completion in ring.completion() {
                 let at = completion.user_data() as usize;
-                let ended = usize::try_from(completion.result())
-                    .map_err(|_| rustix::io::Errno::from_raw_os_error(-completion.result()).into())
-                    .and_then(|moved| work.after(&slots[at], moved, &mut latencies));
-                result = result.and(ended);
+                result = result.and(work.completed(&slots[at], completion.result(), &mut latencies));
                 free.push(at);
             }
         }

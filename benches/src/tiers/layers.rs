@@ -5,53 +5,96 @@
 //! in which the first one is read, or a raw read of all bytes where that lasts longer.
 //! Asks from below: leases and moves of the manager; the raw ring.
 
-use super::calls::{flush, rest};
+use super::calls::flush;
 use super::home::Place;
 use super::large::{CHUNK, DEPTH, buffer_bytes};
 use super::results::Sample;
 use super::who::Engine;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 use terrace::tiers::policy::PolicyKind;
 use terrace::{Buffer, Manager};
-use terrace_raw::{Blocks, Cost, Error, Latencies, Look, Moved, Work, timed};
+use terrace_raw::{Blocks, Error, Latencies, Look, Moved, Work, timed};
 
 /// How many layers ahead are announced.
 const AHEAD: usize = 2;
 
-/// A way to announce which layers come next, before each layer is leased.
+/// A way to pass over the layers in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Its name.
     pub title: &'static str,
-    /// Announces: the layers, and the number of the one that is leased next.
-    announce: fn(&Manager, &[Buffer], usize) -> Result<(), Error>,
+    /// Passes over all layers, and gives the lease of each to [`Works::layer`].
+    pass: fn(&Manager, &[Buffer], &mut Works<'_>) -> Result<(), Error>,
 }
 
-/// All ways. Another one is one more line.
+/// All ways. Another one, such as an interface to which the whole sequence is told beforehand, is one more line.
 pub const WAYS: &[Way] = &[
-    Way { title: "leases", announce: |_, _, _| Ok(()) },
-    Way { title: "prefetch(2 ahead)", announce: prefetch },
-    Way { title: "promote_async(2 ahead)", announce: promote },
+    Way { title: "leases", pass: |_, layers, works| announced(layers, works, |_| Ok(())) },
+    Way { title: "prefetch(2 ahead)", pass: prefetched },
+    Way { title: "promote_async(2 ahead)", pass: promoted },
 ];
 
 /// Policies under which each way is run.
 pub const POLICIES: [(&str, PolicyKind); 3] =
     [("LRU", PolicyKind::Lru), ("SIEVE", PolicyKind::Sieve), ("S3-FIFO", PolicyKind::S3Fifo)];
 
-/// The layer that each step announces anew, or at the first step all of them.
+/// The layers that are announced before a layer is leased: at first all that are near, then one more each time.
 fn ahead(layers: &[Buffer], next: usize) -> &[Buffer] {
     let from = if next == 0 { 1 } else { next + AHEAD };
     layers.get(from..(next + AHEAD + 1).min(layers.len())).unwrap_or_default()
 }
 
-fn prefetch(manager: &Manager, layers: &[Buffer], next: usize) -> Result<(), Error> {
-    Ok(ahead(layers, next).iter().try_for_each(|layer| manager.prefetch(layer))?)
+/// Leases each layer after something was announced.
+fn announced(
+    layers: &[Buffer],
+    works: &mut Works<'_>,
+    announce: impl Fn(&[Buffer]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for (next, layer) in layers.iter().enumerate() {
+        announce(ahead(layers, next))?;
+        works.layer(next, || Ok(layer.lease_best()?))?;
+    }
+    Ok(())
 }
 
-fn promote(manager: &Manager, layers: &[Buffer], next: usize) -> Result<(), Error> {
-    // The move goes on without its handle. If it is refused, the lease brings the layer.
-    ahead(layers, next).iter().for_each(|layer| drop(manager.promote_async(layer, 0)));
-    Ok(())
+fn prefetched(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {
+    announced(layers, works, |ahead| Ok(ahead.iter().try_for_each(|layer| manager.prefetch(layer))?))
+}
+
+fn promoted(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {
+    announced(layers, works, |ahead| {
+        // The move goes on without its handle. If it is refused, the lease brings the layer.
+        ahead.iter().for_each(|layer| drop(manager.promote_async(layer, 0)));
+        Ok(())
+    })
+}
+
+/// What is done with each layer.
+#[derive(Debug)]
+struct Works<'a> {
+    blocks: &'a Blocks,
+    /// How long it takes.
+    lasts: Duration,
+    /// Of the leases.
+    latencies: Latencies,
+}
+
+impl Works<'_> {
+    /// Leases a layer and does its work.
+    fn layer<L: Deref<Target = [u8]>>(
+        &mut self,
+        number: usize,
+        lease: impl FnOnce() -> Result<L, Error>,
+    ) -> Result<(), Error> {
+        let called = Instant::now();
+        let bytes = lease()?;
+        self.latencies.end(called);
+        let begun = Instant::now();
+        self.blocks.check(&bytes, number as u64)?;
+        std::thread::sleep(self.lasts.saturating_sub(begun.elapsed()));
+        Ok(())
+    }
 }
 
 /// A contestant: the raw read of all layers, or the ways under one policy, one after another.
@@ -122,8 +165,8 @@ fn raw(place: &Place, round: usize) -> Result<Moved, Error> {
     Ok(Moved::new(place.total(), cost, &latencies))
 }
 
-/// A pass in each way, over the same layers, after one without work that is not measured: each begins with what the pass before left
-/// in memory.
+/// A pass in each way, over the same layers, after one without work that is not measured: each begins with what the pass
+/// before left in memory.
 fn manager(place: &Place, policy: PolicyKind, round: usize) -> Result<Vec<Moved>, Error> {
     let turn = place.turn()?;
     let manager = turn.manager(Engine::Ring).memory(place.total() / 4).policy(policy).build()?;
@@ -135,25 +178,14 @@ fn manager(place: &Place, policy: PolicyKind, round: usize) -> Result<Vec<Moved>
         layers.push(layer);
     }
     flush(&manager, &layers, DEPTH, &turn.directory())?;
-    pass(&manager, &layers, &blocks, &WAYS[0], Duration::ZERO)?;
-    let pass = |way: &Way| {
-        let (latencies, cost): (Latencies, Cost) = timed(|| pass(&manager, &layers, &blocks, way, work(place)))?;
+    let pass = |way: &Way, lasts| {
+        let (latencies, cost) = timed(|| {
+            let mut works = Works { blocks: &blocks, lasts, latencies: Latencies::default() };
+            (way.pass)(&manager, &layers, &mut works)?;
+            Ok(works.latencies)
+        })?;
         Ok(Moved::new(place.total(), cost, &latencies))
     };
-    WAYS.iter().map(pass).collect()
-}
-
-/// One pass; latencies of the leases.
-fn pass(manager: &Manager, layers: &[Buffer], blocks: &Blocks, way: &Way, work: Duration) -> Result<Latencies, Error> {
-    let mut latencies = Latencies::default();
-    for (next, layer) in layers.iter().enumerate() {
-        (way.announce)(manager, layers, next)?;
-        let called = Instant::now();
-        let lease = layer.lease_best()?;
-        latencies.end(called);
-        let begun = Instant::now();
-        blocks.check(&lease, next as u64)?;
-        std::thread::sleep(rest(begun, work));
-    }
-    Ok(latencies)
+    pass(&WAYS[0], Duration::ZERO)?;
+    WAYS.iter().map(|way| pass(way, work(place))).collect()
 }
