@@ -20,7 +20,7 @@ pub const DEPTH: usize = 32;
 
 /// Bytes of a buffer.
 pub fn buffer_bytes(place: &Place) -> usize {
-    if place.quick { 4 << 20 } else { 64 << 20 }
+    if place.quick { 2 << 20 } else { 64 << 20 }
 }
 
 /// Runs one contestant: a write and a read of each buffer, one after another.
