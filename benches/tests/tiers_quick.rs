@@ -40,7 +40,7 @@ fn a_quick_run_has_every_line() {
         let found: Vec<&str> = lines.iter().filter(|line| line.what == what).map(|line| line.who).collect();
         assert_eq!(found, pieces, "{what}");
     }
-    assert_eq!(lines.iter().filter(|line| line.what.ends_with("of 4 MiB in files")).count(), 2 * Who::LARGE.len());
+    assert_eq!(lines.iter().filter(|line| line.what.ends_with("of 2 MiB in files")).count(), 2 * Who::LARGE.len());
     let passes = lines.iter().filter(|line| line.what.starts_with("pass over")).count();
     assert_eq!(passes, 1 + layers::POLICIES.len() * layers::WAYS.len());
     assert!(lines.iter().all(|line| results.ratio(*line).is_some()), "each has a raw loop");

@@ -8,6 +8,7 @@ use crate::{Blocks, Error, Latencies, each};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,6 +55,12 @@ impl Work<'_> {
             self.blocks.stamp(frame, block);
             self.checksum(frame);
         }
+    }
+
+    /// Ends a request of the ring, whose result is a number of bytes or an error.
+    fn completed(&self, slot: &Slot, result: i32, latencies: &mut Latencies) -> Result<(), Error> {
+        let moved = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))?;
+        self.after(slot, moved, latencies)
     }
 
     /// Looks at a block that was moved; counts its latency, in which the checksum has a part, as it has in the store's.
@@ -178,10 +185,7 @@ impl RawFile {
             ring.submit_and_wait(1)?;
             for completion in ring.completion() {
                 let at = completion.user_data() as usize;
-                let ended = usize::try_from(completion.result())
-                    .map_err(|_| rustix::io::Errno::from_raw_os_error(-completion.result()).into())
-                    .and_then(|moved| work.after(&slots[at], moved, &mut latencies));
-                result = result.and(ended);
+                result = result.and(work.completed(&slots[at], completion.result(), &mut latencies));
                 free.push(at);
             }
         }
@@ -209,5 +213,36 @@ impl RawFile {
             Ok(latencies)
         };
         each(THREADS, run).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE;
+
+    /// Both loops write, and both read what either wrote; blocks of another salt are found.
+    #[test]
+    fn what_one_loop_writes_the_other_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let (blocks, other) = (Blocks::new(4 * PAGE, 1), Blocks::new(4 * PAGE, 2));
+        let file = RawFile::create(&folder.path().join("raw"), 100 * 4 * PAGE as u64, 2 << 20).unwrap();
+        file.warm(&blocks, 8).unwrap();
+        let order: Vec<u64> = (0..100).collect();
+        let work = |write, blocks| Work { write, look: Look::All, blocks, order: &order };
+        for _ in 0..2 {
+            file.threads(work(true, &other)).unwrap();
+            assert!(file.threads(work(false, &blocks)).is_err());
+            file.threads(work(true, &blocks)).unwrap();
+            file.sync().unwrap();
+            file.threads(work(false, &blocks)).unwrap();
+        }
+        match file.ring(work(false, &blocks), 8) {
+            Ok(latencies) => assert!(latencies.quantile(0.5) > 0),
+            Err(error) => return println!("SKIP what_one_loop_writes_the_other_reads: no io_uring: {error}"),
+        }
+        file.ring(work(true, &other), 8).unwrap();
+        assert!(file.ring(work(false, &blocks), 8).is_err());
+        file.threads(work(false, &other)).unwrap();
     }
 }

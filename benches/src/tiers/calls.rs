@@ -7,7 +7,7 @@ use futures_lite::future::block_on;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use terrace::tiers::{BufferOptions, Tier};
 use terrace::{Buffer, Manager};
 use terrace_raw::{Blocks, Error, Latencies, THREADS, each, sync_files};
@@ -17,10 +17,6 @@ pub const FILES: Tier = 1;
 
 /// Buffers, by number of their block.
 pub type Buffers = Vec<Buffer>;
-
-fn end(latencies: &mut Latencies, begun: Instant) {
-    latencies.end(begun);
-}
 
 /// Puts the blocks in order, with `depth` futures in flight.
 ///
@@ -40,7 +36,7 @@ pub fn put_by_futures(
     };
     let (mut put_already, mut latencies) = (Vec::new(), Latencies::default());
     let all = iter(0..count).map(put).buffer_unordered(depth).try_for_each(|(block, buffer, begun)| {
-        end(&mut latencies, begun);
+        latencies.end(begun);
         put_already.push((block, buffer));
         async { Ok(()) }
     });
@@ -60,7 +56,7 @@ pub fn get_by_futures(buffers: &[Buffer], blocks: &Blocks, order: &[u64], depth:
     };
     let mut latencies = Latencies::default();
     let all = iter(order).map(get).buffer_unordered(depth).try_for_each(|(block, bytes, begun)| {
-        end(&mut latencies, begun);
+        latencies.end(begun);
         let checked = blocks.check(&bytes, block);
         async { checked }
     });
@@ -85,7 +81,7 @@ pub fn put_by_threads(manager: &Manager, blocks: &Blocks, count: u64) -> Result<
             blocks.stamp(&mut bytes, block);
             let buffer = manager.allocate(bytes.len() as u64)?;
             buffer.write(0, &bytes)?;
-            end(&mut latencies, begun);
+            latencies.end(begun);
             put_already.push((block, buffer));
         }
     };
@@ -109,7 +105,7 @@ pub fn get_by_threads(buffers: &[Buffer], blocks: &Blocks, order: &[u64]) -> Res
         while let Some(&block) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let begun = Instant::now();
             buffers[block as usize].read(0, &mut bytes)?;
-            end(&mut latencies, begun);
+            latencies.end(begun);
             blocks.check(&bytes, block)?;
         }
         Ok(latencies)
@@ -141,9 +137,4 @@ pub fn flush(manager: &Manager, buffers: &[Buffer], depth: usize, directory: &Pa
         0 => sync_files(directory),
         bytes => Err(format!("{bytes} bytes are still in memory after they were demoted").into()),
     }
-}
-
-/// Time that has passed since `begun`, up to `all`, is left.
-pub fn rest(begun: Instant, all: Duration) -> Duration {
-    all.saturating_sub(begun.elapsed())
 }

@@ -27,7 +27,7 @@ impl Place {
 
     /// Bytes of all blocks of a turn: 32 times the memory, if there is time for them.
     pub fn total(&self) -> u64 {
-        if self.quick { 64 << 20 } else { 2 << 30 }
+        if self.quick { 32 << 20 } else { 2 << 30 }
     }
 
     /// A folder for one turn.

@@ -9,6 +9,7 @@ use super::pieces::raw_loop;
 use super::results::Sample;
 use super::who::{Engine, Who};
 use std::time::Instant;
+use terrace::Buffer;
 use terrace_raw::{Blocks, Error, Latencies, Look, Moved, Work, timed};
 
 /// Bytes of a chunk, by which the manager stores buffers, and of a request of the raw loop.
@@ -19,7 +20,7 @@ pub const DEPTH: usize = 32;
 
 /// Bytes of a buffer.
 pub fn buffer_bytes(place: &Place) -> usize {
-    if place.quick { 4 << 20 } else { 64 << 20 }
+    if place.quick { 2 << 20 } else { 64 << 20 }
 }
 
 /// Runs one contestant: a write and a read of each buffer, one after another.
@@ -81,15 +82,17 @@ fn manager(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Erro
     write(&blocks)?;
     blocks = Blocks::new(blocks.bytes(), round as u64);
     let (written, write_cost) = timed(|| write(&blocks))?;
-    let (read, read_cost) = timed(|| {
-        let mut latencies = Latencies::default();
-        for (block, buffer) in (0..).zip(&buffers) {
-            let begun = Instant::now();
-            buffer.read(0, &mut bytes)?;
-            latencies.end(begun);
-            blocks.check(&bytes, block)?;
-        }
-        Ok(latencies)
-    })?;
+    let (read, read_cost) = timed(|| read_all(&buffers, &blocks))?;
     Ok([Moved::new(total, write_cost, &written), Moved::new(total, read_cost, &read)])
+}
+
+fn read_all(buffers: &[Buffer], blocks: &Blocks) -> Result<Latencies, Error> {
+    let (mut bytes, mut latencies) = (blocks.blank(), Latencies::default());
+    for (block, buffer) in (0..).zip(buffers) {
+        let begun = Instant::now();
+        buffer.read(0, &mut bytes)?;
+        latencies.end(begun);
+        blocks.check(&bytes, block)?;
+    }
+    Ok(latencies)
 }

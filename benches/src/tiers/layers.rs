@@ -5,62 +5,104 @@
 //! in which the first one is read, or a raw read of all bytes where that lasts longer.
 //! Asks from below: leases and moves of the manager; the raw ring.
 
-use super::calls::{flush, rest};
+use super::calls::flush;
 use super::home::Place;
 use super::large::{CHUNK, DEPTH, buffer_bytes};
 use super::results::Sample;
 use super::who::Engine;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
-use terrace::tiers::Lease;
 use terrace::tiers::policy::PolicyKind;
 use terrace::{Buffer, Manager};
-use terrace_raw::{Blocks, Cost, Error, Latencies, Look, Moved, Work, timed};
+use terrace_raw::{Blocks, Error, Latencies, Look, Moved, Work, timed};
 
 /// How many layers ahead are announced.
 const AHEAD: usize = 2;
 
-/// A way to announce which layers come next, before each layer is leased.
+/// A way to pass over the layers in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Its name.
     pub title: &'static str,
-    announce: Announce,
+    /// Passes over all layers, and gives the lease of each to [`Works::layer`].
+    pass: fn(&Manager, &[Buffer], &mut Works<'_>) -> Result<(), Error>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Announce {
-    /// Before each lease: the layers, and the number of the one that is leased next.
-    Each(fn(&Manager, &[Buffer], usize) -> Result<(), Error>),
-    /// All at once: a sequence leases them.
-    Sequence,
-}
-
-/// All ways. Another one is one more line.
+/// All ways. Another one, such as an interface to which the whole sequence is told beforehand, is one more line.
 pub const WAYS: &[Way] = &[
-    Way { title: "leases", announce: Announce::Each(|_, _, _| Ok(())) },
-    Way { title: "prefetch(2 ahead)", announce: Announce::Each(prefetch) },
-    Way { title: "promote_async(2 ahead)", announce: Announce::Each(promote) },
-    Way { title: "sequence(2 ahead)", announce: Announce::Sequence },
+    Way { title: "leases", pass: |_, layers, works| announced(layers, works, |_| Ok(())) },
+    Way { title: "prefetch(2 ahead)", pass: prefetched },
+    Way { title: "promote_async(2 ahead)", pass: promoted },
+    Way { title: "sequence(2 ahead)", pass: sequence },
 ];
 
 /// Policies under which each way is run.
 pub const POLICIES: [(&str, PolicyKind); 3] =
     [("LRU", PolicyKind::Lru), ("SIEVE", PolicyKind::Sieve), ("S3-FIFO", PolicyKind::S3Fifo)];
 
-/// The layer that each step announces anew, or at the first step all of them.
+/// The layers that are announced before a layer is leased: at first all that are near, then one more each time.
 fn ahead(layers: &[Buffer], next: usize) -> &[Buffer] {
     let from = if next == 0 { 1 } else { next + AHEAD };
     layers.get(from..(next + AHEAD + 1).min(layers.len())).unwrap_or_default()
 }
 
-fn prefetch(manager: &Manager, layers: &[Buffer], next: usize) -> Result<(), Error> {
-    Ok(ahead(layers, next).iter().try_for_each(|layer| manager.prefetch(layer))?)
+/// Leases each layer after something was announced.
+fn announced(
+    layers: &[Buffer],
+    works: &mut Works<'_>,
+    announce: impl Fn(&[Buffer]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for (next, layer) in layers.iter().enumerate() {
+        announce(ahead(layers, next))?;
+        works.layer(next, || Ok(layer.lease_best()?))?;
+    }
+    Ok(())
 }
 
-fn promote(manager: &Manager, layers: &[Buffer], next: usize) -> Result<(), Error> {
-    // The move goes on without its handle. If it is refused, the lease brings the layer.
-    ahead(layers, next).iter().for_each(|layer| drop(manager.promote_async(layer, 0)));
-    Ok(())
+fn prefetched(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {
+    announced(layers, works, |ahead| Ok(ahead.iter().try_for_each(|layer| manager.prefetch(layer))?))
+}
+
+fn sequence(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {
+    let mut pass = manager.sequence(layers, AHEAD)?;
+    (0..layers.len()).try_for_each(|layer| {
+        works.layer(layer, || Ok(pass.lease_next().ok_or("a lease for each layer")??))
+    })
+}
+
+fn promoted(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {
+    announced(layers, works, |ahead| {
+        // The move goes on without its handle. If it is refused, the lease brings the layer.
+        ahead.iter().for_each(|layer| drop(manager.promote_async(layer, 0)));
+        Ok(())
+    })
+}
+
+/// What is done with each layer.
+#[derive(Debug)]
+struct Works<'a> {
+    blocks: &'a Blocks,
+    /// How long it takes.
+    lasts: Duration,
+    /// Of the leases.
+    latencies: Latencies,
+}
+
+impl Works<'_> {
+    /// Leases a layer and does its work.
+    fn layer<L: Deref<Target = [u8]>>(
+        &mut self,
+        number: usize,
+        lease: impl FnOnce() -> Result<L, Error>,
+    ) -> Result<(), Error> {
+        let called = Instant::now();
+        let bytes = lease()?;
+        self.latencies.end(called);
+        let begun = Instant::now();
+        self.blocks.check(&bytes, number as u64)?;
+        std::thread::sleep(self.lasts.saturating_sub(begun.elapsed()));
+        Ok(())
+    }
 }
 
 /// A contestant: the raw read of all layers, or the ways under one policy, one after another.
@@ -131,8 +173,8 @@ fn raw(place: &Place, round: usize) -> Result<Moved, Error> {
     Ok(Moved::new(place.total(), cost, &latencies))
 }
 
-/// A pass in each way, over the same layers, after one without work that is not measured: each begins with what the pass before left
-/// in memory.
+/// A pass in each way, over the same layers, after one without work that is not measured: each begins with what the pass
+/// before left in memory.
 fn manager(place: &Place, policy: PolicyKind, round: usize) -> Result<Vec<Moved>, Error> {
     let turn = place.turn()?;
     let manager = turn.manager(Engine::Ring).memory(place.total() / 4).policy(policy).build()?;
@@ -144,38 +186,14 @@ fn manager(place: &Place, policy: PolicyKind, round: usize) -> Result<Vec<Moved>
         layers.push(layer);
     }
     flush(&manager, &layers, DEPTH, &turn.directory())?;
-    pass(&manager, &layers, &blocks, &WAYS[0], Duration::ZERO)?;
-    let pass = |way: &Way| {
-        let (latencies, cost): (Latencies, Cost) = timed(|| pass(&manager, &layers, &blocks, way, work(place)))?;
+    let pass = |way: &Way, lasts| {
+        let (latencies, cost) = timed(|| {
+            let mut works = Works { blocks: &blocks, lasts, latencies: Latencies::default() };
+            (way.pass)(&manager, &layers, &mut works)?;
+            Ok(works.latencies)
+        })?;
         Ok(Moved::new(place.total(), cost, &latencies))
     };
-    WAYS.iter().map(pass).collect()
-}
-
-/// One pass; latencies of the leases.
-fn pass(manager: &Manager, layers: &[Buffer], blocks: &Blocks, way: &Way, work: Duration) -> Result<Latencies, Error> {
-    let mut latencies = Latencies::default();
-    let mut step = |called: Instant, layer: usize, lease: Lease<'_>| -> Result<(), Error> {
-        latencies.end(called);
-        let begun = Instant::now();
-        blocks.check(&lease, layer as u64)?;
-        std::thread::sleep(rest(begun, work));
-        Ok(())
-    };
-    match way.announce {
-        Announce::Each(announce) => {
-            for (next, layer) in layers.iter().enumerate() {
-                announce(manager, layers, next)?;
-                step(Instant::now(), next, layer.lease_best()?)?;
-            }
-        }
-        Announce::Sequence => {
-            let mut sequence = manager.sequence(layers, AHEAD)?;
-            for layer in 0..layers.len() {
-                let called = Instant::now();
-                step(called, layer, sequence.lease_next().ok_or("one lease for each layer")??)?;
-            }
-        }
-    }
-    Ok(latencies)
+    pass(&WAYS[0], Duration::ZERO)?;
+    WAYS.iter().map(|way| pass(way, work(place))).collect()
 }

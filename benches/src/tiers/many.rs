@@ -10,6 +10,7 @@ use super::results::Timed;
 use super::who::Engine;
 use futures_lite::future::block_on;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use std::ops::Range;
 use terrace::Manager;
 use terrace::tiers::ledger::PlacementHint;
 use terrace::tiers::{BufferOptions, ManagerBuilder};
@@ -18,8 +19,11 @@ use terrace_raw::{Error, timed};
 /// Bytes of a buffer.
 const BYTES: usize = 100;
 
-/// Named buffers that become durable at a time.
-const IN_FLIGHT: usize = 4096;
+/// Named buffers that are written before any of them becomes durable: between commits the disk writes few.
+const GROUP: usize = 16_384;
+
+/// Writes in flight.
+const IN_FLIGHT: usize = 256;
 
 /// Buffers without names.
 fn tiny(place: &Place) -> usize {
@@ -86,8 +90,10 @@ impl Named {
         let made = Self { turn: place.turn()?, count: named(place) };
         let manager = made.builder().build()?;
         let ((), cost) = timed(|| {
-            let all = iter(0..made.count).map(|number| durable(&manager, number)).buffer_unordered(IN_FLIGHT);
-            block_on(all.try_for_each(|()| async { Ok(()) }))
+            for first in (0..made.count).step_by(GROUP) {
+                block_on(durable(&manager, first..(first + GROUP).min(made.count)))?;
+            }
+            Ok(())
         })?;
         drop(manager);
         let timed = Timed { what: "named 100 B, made durable".into(), round: 0, count: made.count, cost };
@@ -120,11 +126,19 @@ impl Named {
     }
 }
 
-/// Makes one named buffer durable. It is allocated in files: from memory it would be copied there first, one by one.
-async fn durable(manager: &Manager, number: usize) -> Result<(), Error> {
-    let hint = PlacementHint { tier: Some(FILES), ..PlacementHint::default() };
-    let options = BufferOptions { name: Some(number.to_string()), hint, ..BufferOptions::default() };
-    let buffer = manager.allocate_async(BYTES as u64, options).await?;
-    buffer.write_async(0, contents(number).into()).await?;
-    Ok(manager.sync_async(&buffer).await?)
+/// Makes named buffers durable together. They are allocated in files: from memory each would be copied there first.
+async fn durable(manager: &Manager, numbers: Range<usize>) -> Result<(), Error> {
+    let write = |number: usize| async move {
+        let hint = PlacementHint { tier: Some(FILES), ..PlacementHint::default() };
+        let options = BufferOptions { name: Some(number.to_string()), hint, ..BufferOptions::default() };
+        let buffer = manager.allocate_async(BYTES as u64, options).await?;
+        buffer.write_async(0, contents(number).into()).await?;
+        Ok::<_, Error>(buffer)
+    };
+    let written: Vec<_> = iter(numbers).map(write).buffer_unordered(IN_FLIGHT).try_collect().await?;
+    let synced: Vec<_> = written.iter().map(|buffer| manager.sync_async(buffer)).collect();
+    for sync in synced {
+        sync.await?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The manager of tiers beside raw loops on the same disk.
+//! The manager of tiers beside raw loops and foyer on the same disk.
 //!
 //! ```text
 //! options    what was asked              home       where files lie; how a manager is built
@@ -19,7 +19,7 @@
 //!   nobody wrote before.
 //! - *The end of puts*: buffers without names need not become durable, and the manager has no call for that. A raw loop ends with
 //!   `fdatasync`. So the turn of the manager demotes what is still in memory, and then calls `fdatasync` on each file of the
-//!   directory: afterwards both have all bytes on the disk. That is within the time.
+//!   directory, many at a time: afterwards both have all bytes on the disk. That is within the time.
 //! - *Memory of the caller*: `write_async` takes a `Vec`, `read_async` returns one: the caller makes and drops it, within the time.
 //!   Blocking calls and raw loops use the same memory again.
 //! - *Latency*: from the call until its bytes are there, before the caller compares them.

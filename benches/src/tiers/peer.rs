@@ -2,8 +2,8 @@
 //!
 //! Promises upward: the same blocks in the same order, with the memory that the manager has; figures that the process measured
 //! itself, its memory among them.
-//! Asks from below: cargo, which builds `benches/foyer`: its dependencies must be there, or be had from the network. A block that foyer
-//! dropped is an error, and it takes no further part.
+//! Asks from below: cargo, which builds `benches/foyer`: its dependencies must be there, or be had from the network. A
+//! block that foyer dropped is an error, and it takes no further part.
 
 use super::home::{Place, Turn};
 use super::pieces::Size;
