@@ -53,6 +53,27 @@ impl PageSource {
         advised.map_err(|error| SourceError::Failed { code: error.raw_os_error() })
     }
 
+    /// Lets the kernel use huge pages where a range covers whole ones: I/O then has few segments. All of their memory is
+    /// counted, as the range is mapped. On failure the kernel keeps its default.
+    fn permit_huge_pages(&self, offset: u64, bytes: u64) {
+        let (first, end) = (offset.next_multiple_of(HUGE_PAGE), (offset + bytes) / HUGE_PAGE * HUGE_PAGE);
+        #[cfg(not(miri))]
+        if self.page < HUGE_PAGE && first < end {
+            let _ = self.advise(first, end - first, Advice::LinuxHugepage);
+        }
+        let _ = (first, end);
+    }
+
+    /// Refuses huge pages where a range touches one: what is mapped of it later may be less than the whole.
+    fn refuse_huge_pages(&self, offset: u64, bytes: u64) {
+        let (first, end) = (offset / HUGE_PAGE * HUGE_PAGE, (offset + bytes).next_multiple_of(HUGE_PAGE));
+        #[cfg(not(miri))]
+        if self.page < HUGE_PAGE && bytes > 0 {
+            let _ = self.advise(first, end - first, Advice::LinuxNoHugepage);
+        }
+        let _ = (first, end);
+    }
+
     /// Returns the memory of a range to the system. Miri has no `madvise`: under it the memory stays.
     fn give_back(&self, offset: u64, bytes: u64) -> Result<(), SourceError> {
         #[cfg(not(miri))]
@@ -97,7 +118,7 @@ impl Source for PageSource {
         Ok(Region { id: 0, base: base.addr().get() as u64, bytes })
     }
 
-    fn map(&mut self, _region: Region, _offset: u64, bytes: u64) -> Result<(), SourceError> {
+    fn map(&mut self, _region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         let available = self.usage.capacity - self.usage.reserved;
         if bytes > available {
             return Err(SourceError::OutOfMemory { available });
@@ -105,20 +126,24 @@ impl Source for PageSource {
         self.usage.reserved += bytes;
         self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved);
         self.usage.calls += 1;
+        self.permit_huge_pages(offset, bytes);
         Ok(())
     }
 
     fn unmap(&mut self, _region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         Self::give_back(self, offset, bytes)?;
+        self.refuse_huge_pages(offset, bytes);
         self.usage.reserved -= bytes;
         self.usage.calls += 1;
         Ok(())
     }
 
-    /// Moves free pages from offset `from` to `_to`: returns the memory at `from` to the system; the kernel supplies
-    /// fresh memory at `_to` on first touch.
-    fn shift(&mut self, _region: Region, from: u64, _to: u64, bytes: u64) -> Result<(), SourceError> {
+    /// Moves free pages from offset `from` to `to`: returns the memory at `from` to the system; the kernel supplies
+    /// fresh memory at `to` on first touch.
+    fn shift(&mut self, _region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
         Self::give_back(self, from, bytes)?;
+        self.refuse_huge_pages(from, bytes);
+        self.permit_huge_pages(to, bytes);
         self.usage.calls += 1;
         Ok(())
     }
