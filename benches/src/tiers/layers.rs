@@ -65,9 +65,8 @@ fn prefetched(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Re
 
 fn sequence(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {
     let mut pass = manager.sequence(layers, AHEAD)?;
-    (0..layers.len()).try_for_each(|layer| {
-        works.layer(layer, || Ok(pass.lease_next().ok_or("a lease for each layer")??))
-    })
+    (0..layers.len())
+        .try_for_each(|layer| works.layer(layer, || Ok(pass.lease_next().ok_or("a lease for each layer")??)))
 }
 
 fn promoted(manager: &Manager, layers: &[Buffer], works: &mut Works<'_>) -> Result<(), Error> {

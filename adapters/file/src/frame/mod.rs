@@ -12,7 +12,7 @@ use pages::{HUGE_PAGE, PageSource};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, Coalesce, PendingFree, PlainArena};
 use terrace_core::{
@@ -48,11 +48,6 @@ pub struct FramePool {
 
 struct FramePoolShared {
     bytes: usize,
-    /// Bytes that frames hold now.
-    held: AtomicUsize,
-    /// [`FramePool::wait`] lets frames hold no more than this many bytes together, unless a single one is larger than
-    /// half of it.
-    quota: AtomicUsize,
     /// First byte of the region that the arena allocates from; its mapping lives as long as the arena.
     start: NonNull<u8>,
     arena: Mutex<PlainArena<PageSource, FrameRecords>>,
@@ -150,8 +145,6 @@ impl FramePool {
         let start = arena.source_mut().start().ok_or_else(out_of_memory)?;
         let shared = FramePoolShared {
             bytes: bytes as usize,
-            held: AtomicUsize::new(0),
-            quota: AtomicUsize::new(usize::MAX),
             start,
             arena: Mutex::new(arena),
             returned: Notify::new(),
@@ -191,25 +184,9 @@ impl FramePool {
         let len = bytes.max(1).checked_next_multiple_of(step).ok_or(short(Cause::TooLarge))?;
         let align = if bytes < ALIGN { step } else { ALIGN };
         let block = self.shared.arena().allocate(Request::new(len as u64).align(align as u64))?;
-        self.shared.held.fetch_add(len, Ordering::Relaxed);
         // The block's address lies in the mapping; the pointer is derived from the mapping's, to keep its provenance.
         let start = self.shared.start.map_addr(|start| start.saturating_add(block.address as usize - start.get()));
         Ok(Frame { start, len, owner: FrameOwner::Pool(block, Arc::clone(&self.shared)) })
-    }
-
-    /// Sets the bytes that frames of [`wait`](Self::wait) may hold together, below the size of the pool.
-    ///
-    /// A frame of more than half of that is exempt, or it could wait for ever.
-    pub fn set_quota(&self, bytes: usize) {
-        self.shared.quota.store(bytes, Ordering::Relaxed);
-        self.shared.returned.notify();
-    }
-
-    /// As [`take`](Self::take), within the quota.
-    fn take_within_quota(&self, bytes: usize) -> Option<Frame> {
-        let (held, quota) = (self.shared.held.load(Ordering::Relaxed), self.shared.quota.load(Ordering::Relaxed));
-        let within = bytes > quota / 2 || held.saturating_add(bytes) <= quota;
-        if within { self.take(bytes).ok() } else { None }
     }
 
     /// Waits until the pool has room, then returns a frame as [`take`](Self::take) does.
@@ -223,12 +200,12 @@ impl FramePool {
             return Err(self.shared.bytes);
         }
         loop {
-            if let Some(frame) = self.take_within_quota(bytes) {
+            if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
             // Listen before the second try, so that a frame returned between that try and `await` is not missed.
             let back = self.shared.returned.listen();
-            if let Some(frame) = self.take_within_quota(bytes) {
+            if let Ok(frame) = self.take(bytes) {
                 return Ok(frame);
             }
             if self.shared.leaked.load(Ordering::Acquire) {
@@ -362,7 +339,6 @@ impl Drop for Frame {
         }
         // `free` fails only for a block that is not allocated.
         let _ = shared.arena().free(*block, Owner(0));
-        shared.held.fetch_sub(self.len, Ordering::Relaxed);
         // Wake all waiters: the freed room may suffice for several of them, or for only one that is not the first.
         shared.returned.notify();
     }

@@ -56,19 +56,3 @@ fn no_number_of_bytes_is_too_large_to_be_refused() {
     }
     assert_eq!(frames.usage(), (0, 4 << 20));
 }
-
-#[test]
-fn waiters_stay_within_the_quota_unless_one_frame_is_larger() {
-    let frames = FramePool::new(4 << 20).expect("a mapping");
-    frames.set_quota(1 << 20);
-    let now = |bytes| futures_lite::future::block_on(futures_lite::future::poll_once(frames.wait(bytes)));
-    let held = [now(512 << 10), now(512 << 10)];
-    assert!(held.iter().all(Option::is_some) && now(4096).is_none());
-    assert!(now(513 << 10).is_some(), "it could wait for ever");
-    assert!(frames.take(4096).is_ok(), "what does not wait has the whole pool");
-    let mut waits = Box::pin(frames.wait(4096));
-    let mut poll = || futures_lite::future::block_on(futures_lite::future::poll_once(&mut waits)).is_some();
-    assert!(!poll());
-    drop(held);
-    assert!(poll());
-}

@@ -7,6 +7,7 @@ use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStora
 use crate::detect::{self, Machine};
 use crate::ledger::{Ledger, Medium, Settings, TenantQuota, TierSpec};
 use crate::policy::PolicyKind;
+use async_lock::Semaphore;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -70,13 +71,9 @@ struct FileTier {
     device: String,
 }
 
-/// Largest chunk of a recovered buffer, in chunks: staging memory can hold it, though chunks of usual size take no more
-/// of it together than the setting `staging` says, or two chunks where that is more: one is read while the other is
-/// written.
+/// Chunks that staging memory holds, for all copies together; but no more bytes than the setting says, unless two chunks
+/// are more: one is read while the other is written.
 const STAGE: u64 = 32;
-
-/// The same in bytes.
-const LARGEST_STAGE: u64 = 32 << 20;
 
 /// Bytes that each store keeps for its log.
 const LOG: u64 = 1 << 20;
@@ -166,7 +163,7 @@ impl ManagerBuilder {
     /// Sets the bytes of a chunk, a multiple of 4 KiB; 1 MiB by default.
     ///
     /// A buffer has at most 2^24 chunks; each takes some 220 bytes of memory for each file tier, twice that with a
-    /// name. Durable buffers keep their own chunk size, up to 32 times this and 32 MiB (twice this, where that is
+    /// name. Durable buffers keep their own chunk size, up to 32 times this and 12 MiB (twice this, where that is
     /// more), if a slab holds such a chunk.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);
@@ -295,7 +292,6 @@ impl ManagerBuilder {
     async fn make(self, chunk: usize, files: Vec<FileTier>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
         let stage = stage(chunk as u64);
         let frames = frames(stage + LOG * files.len() as u64, FramePool::new)?;
-        frames.set_quota((STAGING.default.number().max(2 * chunk as u64)) as usize);
         let mut tiers = self.addressed()?;
         // Most bytes of a chunk of a recovered buffer.
         let mut most_of_chunk = stage;
@@ -337,6 +333,7 @@ impl ManagerBuilder {
             pinned_cap,
             over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
+            staged: Semaphore::new((stage / chunk as u64) as usize),
             lease_gate: Arc::default(),
             moved: Notify::new(),
             process: Process::current(),
@@ -352,9 +349,9 @@ impl ManagerBuilder {
     }
 }
 
-/// Most bytes of staging memory for chunks.
+/// Bytes of staging memory for chunks.
 fn stage(chunk: u64) -> u64 {
-    (chunk * STAGE).min(LARGEST_STAGE.max(2 * chunk))
+    (chunk * STAGE).min(STAGING.default.number().max(2 * chunk))
 }
 
 /// The default; zero, which is none by itself, for never.

@@ -66,6 +66,7 @@ pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 use crate::detect;
 use crate::ledger::{LedgerEvent, Medium};
 use access::DataLocation;
+use async_lock::Semaphore;
 use buffer_state::BufferState;
 use device_tier::DeviceTier;
 use handle::ShutdownGuard;
@@ -115,6 +116,9 @@ struct ManagerShared {
     tasks: Executor,
     /// Staging memory for I/O on files.
     frames: FramePool,
+    /// One permit for each chunk that `frames` holds: tasks wait here for their turn, where a frame that comes back would
+    /// wake them all.
+    staged: Semaphore,
     /// The tiers by number, best first.
     tiers: Vec<ManagedTier>,
     chunk: usize,
