@@ -29,7 +29,7 @@ pub fn run(options: &Options, report: &mut Report) {
         let seeds = seeds_of(&target);
         let smoke = execute(&name, &mut command(&target, &seeds, "smoke", SMOKE_SECONDS));
         report.verdict(&name, smoke.verdict());
-        for bug in seeds.compiled.iter().chain(&seeds.environment) {
+        for bug in &seeds.environment {
             report.verdict(&format!("{name}::seeded::{bug}"), seeded(&target, &seeds, bug));
         }
     }
@@ -105,12 +105,7 @@ fn seeded(target: &str, seeds: &Seeds, bug: &str) -> Result<(), String> {
     let artifacts = root().join("target/fuzz-artifacts").join(target);
     fs::create_dir_all(&artifacts).map_err(|error| format!("{}: {error}", artifacts.display()))?;
     command.arg("-seed=1").arg(format!("-artifact_prefix={}/{bug}-", artifacts.display()));
-    if seeds.environment.iter().any(|one| one == bug) {
-        command.env("TERRACE_SEEDED_BUG", bug);
-    } else {
-        command.env("RUSTFLAGS", format!("--cfg {}", seeds::cfg(bug)));
-    }
-    found(&execute(&format!("fuzz-{target}-{bug}"), &mut command))
+    found(&execute(&format!("fuzz-{target}-{bug}"), command.env(seeds::VARIABLE, bug)))
 }
 
 /// Whether libFuzzer ran and kept an input that fails.
