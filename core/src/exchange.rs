@@ -18,7 +18,7 @@
 //! - only the thread that made a place BUSY reads or writes the items of that place
 
 use crate::error::{Violation, ensure};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering, spin_hint};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, seeded, spin_hint};
 
 /// The word of a place while a thread is copying items into the place or out of it.
 const BUSY: u32 = u32::MAX;
@@ -26,16 +26,16 @@ const BUSY: u32 = u32::MAX;
 const CLOSED: u32 = u32::MAX - 1;
 
 /// Acquire: the thread that takes a batch sees what the giving thread did before it gave the batch.
-#[cfg(not(terrace_seeded_bug = "exchange_take_relaxed"))]
-const TAKE: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "exchange_take_relaxed")]
-const TAKE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn take_order() -> Ordering {
+    if seeded("exchange_take_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Release: publishes the items, and all earlier writes, to the thread that takes them.
-#[cfg(not(terrace_seeded_bug = "exchange_give_relaxed"))]
-const GIVE: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "exchange_give_relaxed")]
-const GIVE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn give_order() -> Ordering {
+    if seeded("exchange_give_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Places for batches: a `Copy` view over lent words. All views over the same words are one exchange.
 ///
@@ -85,7 +85,7 @@ impl<'a> Exchange<'a> {
             for (item, &value) in self.items[at * self.batch()..].iter().zip(batch) {
                 item.store(value, Ordering::Relaxed);
             }
-            place.store(batch.len() as u32, GIVE);
+            place.store(batch.len() as u32, give_order());
             return true;
         }
         false
@@ -110,13 +110,13 @@ impl<'a> Exchange<'a> {
         for (value, item) in out.iter_mut().zip(&self.items[from + kept..from + held as usize]) {
             *value = item.load(Ordering::Relaxed);
         }
-        place.store(kept as u32, GIVE);
+        place.store(kept as u32, give_order());
         Some(held as usize - kept)
     }
 
     /// Makes a place that holds `held` items BUSY, for this thread.
     fn claim(&self, place: &AtomicU32, held: u32) -> Result<u32, u32> {
-        place.compare_exchange(held, BUSY, TAKE, Ordering::Relaxed)
+        place.compare_exchange(held, BUSY, take_order(), Ordering::Relaxed)
     }
 
     /// Closes every place and passes all items to `to`.
@@ -135,7 +135,7 @@ impl<'a> Exchange<'a> {
             };
             let from = at * self.batch();
             self.items[from..from + held].iter().for_each(|item| to(item.load(Ordering::Relaxed)));
-            place.store(CLOSED, GIVE);
+            place.store(CLOSED, give_order());
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Exchange<'a> {
     pub fn open(&self) {
         for place in self.places {
             // No other thread changes a CLOSED place; a place that is not CLOSED is open already.
-            let _ = place.compare_exchange(CLOSED, 0, TAKE, Ordering::Relaxed);
+            let _ = place.compare_exchange(CLOSED, 0, take_order(), Ordering::Relaxed);
         }
     }
 

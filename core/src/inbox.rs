@@ -19,23 +19,23 @@
 
 use crate::allocator::Owner;
 use crate::error::{Violation, ensure};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, seeded};
 use core::fmt;
 
 /// Link of the oldest entry. No index + 1 reaches it: there are at most `u32::MAX - 1` indices.
 const LAST: u32 = u32::MAX;
 
 /// Release: publishes all writes of the pushing thread to the owner, which drains the index.
-#[cfg(not(terrace_seeded_bug = "inbox_push_relaxed"))]
-const PUSH: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "inbox_push_relaxed")]
-const PUSH: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn push_order() -> Ordering {
+    if seeded("inbox_push_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Acquire: the owner sees all writes that the pushing threads made before they pushed.
-#[cfg(not(terrace_seeded_bug = "inbox_drain_relaxed"))]
-const DRAIN: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "inbox_drain_relaxed")]
-const DRAIN: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn drain_order() -> Ordering {
+    if seeded("inbox_drain_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Why a push was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl<'a> Inbox<'a> {
         let mut top = head.load(Ordering::Relaxed);
         loop {
             link.store(if top == 0 { LAST } else { top }, Ordering::Relaxed);
-            match head.compare_exchange_weak(top, index + 1, PUSH, Ordering::Relaxed) {
+            match head.compare_exchange_weak(top, index + 1, push_order(), Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
             }
@@ -169,7 +169,7 @@ impl<'a> Inbox<'a> {
     /// the iterator is dropped are queued again.
     #[inline]
     pub fn drain(&self) -> Drain<'a> {
-        let next = self.head().map_or(0, |head| head.swap(0, DRAIN));
+        let next = self.head().map_or(0, |head| head.swap(0, drain_order()));
         Drain { inbox: *self, next }
     }
 

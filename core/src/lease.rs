@@ -24,7 +24,7 @@
 //! only while COUNTED.
 
 use crate::error::{Violation, ensure};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, seeded};
 use core::fmt;
 
 const CLOSED: u32 = 1 << 31;
@@ -38,28 +38,28 @@ const VISITS: u32 = 3 * VISIT;
 const SHARED: u32 = VISIT - 1;
 
 /// Acquire: a new holder sees the writes of the mover and of the previous holder.
-#[cfg(not(terrace_seeded_bug = "lease_acquire_relaxed"))]
-const ACQUIRE: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "lease_acquire_relaxed")]
-const ACQUIRE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn acquire_order() -> Ordering {
+    if seeded("lease_acquire_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Release: publishes the holder's writes to the mover and to the next holder.
-#[cfg(not(terrace_seeded_bug = "lease_release_relaxed"))]
-const RELEASE: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "lease_release_relaxed")]
-const RELEASE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn release_order() -> Ordering {
+    if seeded("lease_release_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Acquire: the mover sees the writes of the last holders.
-#[cfg(not(terrace_seeded_bug = "lease_close_relaxed"))]
-const CLOSE: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "lease_close_relaxed")]
-const CLOSE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn close_order() -> Ordering {
+    if seeded("lease_close_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Release: publishes the bytes at their new location to later holders.
-#[cfg(not(terrace_seeded_bug = "lease_open_relaxed"))]
-const OPEN: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "lease_open_relaxed")]
-const OPEN: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn open_order() -> Ordering {
+    if seeded("lease_open_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Why a call failed. The word is unchanged (but for WANTED, see [`LeaseWord::close`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,7 +125,7 @@ impl LeaseWord {
     /// [`LeaseError::TooMany`].
     #[inline]
     pub fn acquire_shared(&self) -> Result<(), LeaseError> {
-        self.change(ACQUIRE, |word| {
+        self.change(acquire_order(), |word| {
             // The common case, in one comparison of the state bits: COUNTED alone, and fewer leases than the maximum.
             if word & (CLOSED | EXCLUSIVE | COUNTED) == COUNTED && word & SHARED != SHARED {
                 return Ok(visited(word) + 1);
@@ -141,7 +141,7 @@ impl LeaseWord {
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
     pub fn release_shared(&self) -> bool {
-        let before = self.word.fetch_sub(1, RELEASE);
+        let before = self.word.fetch_sub(1, release_order());
         debug_assert!(before & SHARED != 0, "a lease is given back that nobody holds");
         before & (SHARED | WANTED) == 1 | WANTED
     }
@@ -152,7 +152,7 @@ impl LeaseWord {
     /// [`LeaseError::Closed`], [`LeaseError::Busy`] while any lease is held, [`LeaseError::Uncounted`].
     #[inline]
     pub fn acquire_exclusive(&self) -> Result<(), LeaseError> {
-        self.change(ACQUIRE, |word| match reason(word, EXCLUSIVE | SHARED) {
+        self.change(acquire_order(), |word| match reason(word, EXCLUSIVE | SHARED) {
             None => Ok(visited(word) | EXCLUSIVE),
             Some(refused) => Err(refused),
         })?;
@@ -165,7 +165,7 @@ impl LeaseWord {
     #[inline]
     #[must_use = "`true` asks to tell the mover"]
     pub fn release_exclusive(&self) -> bool {
-        let before = self.word.fetch_and(!EXCLUSIVE, RELEASE);
+        let before = self.word.fetch_and(!EXCLUSIVE, release_order());
         debug_assert!(before & EXCLUSIVE != 0, "a lease is given back that nobody holds");
         before & WANTED != 0
     }
@@ -202,18 +202,12 @@ impl LeaseWord {
     /// [`LeaseError::Busy`] while a lease is held: sets WANTED, so that the release of the last lease returns true.
     /// [`LeaseError::Closed`] if the word is closed already.
     pub fn close(&self) -> Result<bool, LeaseError> {
-        let before = self.change(CLOSE, |word| {
+        let before = self.change(close_order(), |word| {
             if word & CLOSED != 0 {
                 return Err(LeaseError::Closed);
             }
-            #[cfg(not(terrace_seeded_bug = "lease_close_blind"))]
-            let busy = free(word).is_err();
-            #[cfg(terrace_seeded_bug = "lease_close_blind")]
-            let busy = word & EXCLUSIVE != 0;
-            #[cfg(not(terrace_seeded_bug = "lease_wanted_lost"))]
-            let wanted = word | WANTED;
-            #[cfg(terrace_seeded_bug = "lease_wanted_lost")]
-            let wanted = word;
+            let busy = if seeded("lease_close_blind") { word & EXCLUSIVE != 0 } else { free(word).is_err() };
+            let wanted = if seeded("lease_wanted_lost") { word } else { word | WANTED };
             Ok(if busy { wanted } else { word & VISITS | CLOSED })
         })?;
         if free(before).is_err() { Err(LeaseError::Busy) } else { Ok(before & COUNTED != 0) }
@@ -223,7 +217,7 @@ impl LeaseWord {
     ///
     /// Caller must own the word by [`LeaseWord::close`] or [`LeaseWord::closed`].
     pub fn reopen(&self) {
-        self.word.fetch_and(!CLOSED, OPEN);
+        self.word.fetch_and(!CLOSED, open_order());
     }
 
     /// Clears WANTED: the mover does not wait any more.

@@ -23,3 +23,26 @@ pub fn spin_hint() {
     #[cfg(not(loom))]
     core::hint::spin_loop();
 }
+
+/// Whether a seeded bug is in, by which a test shows what it finds. No build of a program has one.
+///
+/// Under the model checker the environment variable `TERRACE_SEEDED_BUG` names it. One of them can be compiled in, for a sanitizer.
+#[doc(hidden)]
+#[inline(always)]
+pub fn seeded(bug: &str) -> bool {
+    #[cfg(loom)]
+    return model::seeded(bug);
+    #[cfg(not(loom))]
+    return cfg!(terrace_seeded_bug = "exchange_give_relaxed") && bug == "exchange_give_relaxed";
+}
+
+#[cfg(loom)]
+mod model {
+    extern crate std;
+
+    /// Whether the process was started with this bug.
+    pub fn seeded(bug: &str) -> bool {
+        static CHOSEN: std::sync::OnceLock<std::string::String> = std::sync::OnceLock::new();
+        CHOSEN.get_or_init(|| std::env::var("TERRACE_SEEDED_BUG").unwrap_or_default()) == bug
+    }
+}

@@ -5,9 +5,9 @@
 //! a barrier is requested, and executes it: between any two of its steps, as with the kernel.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_array
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: array_pop_unannounced
-// seeded: array_finish_unbarred
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: array_pop_unannounced
+// seeded-env: array_finish_unbarred
 #![cfg(loom)]
 
 mod explore;
@@ -19,7 +19,7 @@ use explore::explore;
 use loom::sync::Arc;
 use loom::thread;
 use steal::{Array, begin_steal, finish_steal, pop, restore};
-use terrace_core::sync::{AtomicUsize, Ordering, spin_hint};
+use terrace_core::sync::{AtomicUsize, Ordering, seeded, spin_hint};
 
 /// Entries of the array; the lowest is always null.
 const PLACES: usize = 4;
@@ -105,7 +105,7 @@ impl World {
 
     /// Waits for the barrier, as the thief does.
     fn bar(&self) {
-        if cfg!(terrace_seeded_bug = "array_finish_unbarred") {
+        if seeded("array_finish_unbarred") {
             return;
         }
         if self.barrier.compare_exchange(QUIET, WANTED, Ordering::AcqRel, Ordering::Acquire).is_ok() {

@@ -4,9 +4,9 @@
 //! Only the owner uses the cache, which has no atomics: the seeded bugs are those of the inbox, through which blocks arrive.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_cache
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: inbox_push_relaxed
-// seeded: inbox_drain_relaxed
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: inbox_push_relaxed
+// seeded-env: inbox_drain_relaxed
 #![cfg(loom)]
 
 mod explore;

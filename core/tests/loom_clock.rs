@@ -1,12 +1,12 @@
 //! The host's purge clock under loom, from its own file: threads that free beside the one that ticks.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_clock
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: clock_note_unfenced
-// seeded: clock_take_unfenced
-// seeded: clock_begin_relaxed
-// seeded: clock_end_relaxed
-// seeded: clock_set_silent
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: clock_note_unfenced
+// seeded-env: clock_take_unfenced
+// seeded-env: clock_begin_relaxed
+// seeded-env: clock_end_relaxed
+// seeded-env: clock_set_silent
 #![cfg(loom)]
 
 #[path = "../../adapters/host/src/clock.rs"]

@@ -1,9 +1,9 @@
 //! The exchange under loom: all interleavings, and all stale values that the memory model permits.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_exchange
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: exchange_give_relaxed
-// seeded: exchange_take_relaxed
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: exchange_give_relaxed
+// seeded-env: exchange_take_relaxed
 #![cfg(loom)]
 
 mod explore;

@@ -1,10 +1,10 @@
 //! The queue of deferred frees of `terrace-embedded` under loom, from its own file: handlers that push beside heaps that pop.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_free_queue
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: free_queue_claim_relaxed
-// seeded: free_queue_release_relaxed
-// seeded: free_queue_counted_late
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: free_queue_claim_relaxed
+// seeded-env: free_queue_release_relaxed
+// seeded-env: free_queue_counted_late
 #![cfg(loom)]
 
 mod explore;

@@ -1,9 +1,9 @@
 //! The inbox under loom: all interleavings, and all stale values that the memory model permits.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_inbox
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: inbox_push_relaxed
-// seeded: inbox_drain_relaxed
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: inbox_push_relaxed
+// seeded-env: inbox_drain_relaxed
 #![cfg(loom)]
 
 mod explore;

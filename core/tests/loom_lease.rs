@@ -1,13 +1,13 @@
 //! The lease word under loom: every interleaving of readers, a writer and the mover.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_lease
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: lease_acquire_relaxed
-// seeded: lease_release_relaxed
-// seeded: lease_close_relaxed
-// seeded: lease_open_relaxed
-// seeded: lease_close_blind
-// seeded: lease_wanted_lost
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: lease_acquire_relaxed
+// seeded-env: lease_release_relaxed
+// seeded-env: lease_close_relaxed
+// seeded-env: lease_open_relaxed
+// seeded-env: lease_close_blind
+// seeded-env: lease_wanted_lost
 #![cfg(loom)]
 
 mod explore;

@@ -1,9 +1,9 @@
 //! The bitmap pool, buckets and counters under loom.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_pool
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: pool_acquire_relaxed
-// seeded: pool_release_relaxed
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: pool_acquire_relaxed
+// seeded-env: pool_release_relaxed
 #![cfg(loom)]
 
 mod explore;

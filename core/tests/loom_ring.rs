@@ -1,13 +1,13 @@
 //! The ring under loom: all interleavings, and all stale values that the memory model permits.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_ring
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: ring_commit_relaxed
-// seeded: ring_look_relaxed
-// seeded: ring_release_relaxed
-// seeded: ring_room_relaxed
-// seeded: ring_close_relaxed
-// seeded: ring_telemetry_relaxed
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: ring_commit_relaxed
+// seeded-env: ring_look_relaxed
+// seeded-env: ring_release_relaxed
+// seeded-env: ring_room_relaxed
+// seeded-env: ring_close_relaxed
+// seeded-env: ring_telemetry_relaxed
 #![cfg(loom)]
 
 mod explore;

@@ -2,10 +2,10 @@
 //! sleep.
 //!
 //! Run:       RUSTFLAGS="--cfg loom" cargo test -p terrace-core --release --target-dir target/loom --test loom_word
-//! Must fail: RUSTFLAGS="--cfg loom --cfg terrace_seeded_bug=\"NAME\"" (the same), for each NAME below.
-// seeded: word_lock_relaxed
-// seeded: word_unlock_relaxed
-// seeded: word_sleeper_forgets
+//! Must fail: TERRACE_SEEDED_BUG=NAME (the same), for each NAME below.
+// seeded-env: word_lock_relaxed
+// seeded-env: word_unlock_relaxed
+// seeded-env: word_sleeper_forgets
 #![cfg(loom)]
 
 mod explore;

@@ -47,7 +47,7 @@ impl fmt::Display for Counts {
 pub struct Report {
     /// Every test recorded, in the order it came. A name may come twice (two examples of one item).
     results: Vec<(String, Outcome)>,
-    steps: Vec<(&'static str, Duration, Counts)>,
+    steps: Vec<(&'static str, Duration, Duration, Counts)>,
     /// Print nothing but the summary. For the tests of this very program, whose output is read like any other's.
     quiet: bool,
 }
@@ -62,11 +62,12 @@ impl Report {
     /// Runs a step under its heading and keeps its time and counts.
     pub fn step(&mut self, name: &'static str, what: &str, run: impl FnOnce(&mut Self)) {
         println!("\n== {name}: {what}");
-        let (start, before) = (Instant::now(), self.results.len());
+        let (start, used, before) = (Instant::now(), processor_time(), self.results.len());
         run(self);
-        let (elapsed, counts) = (start.elapsed(), Counts::of(&self.results[before..]));
-        println!("-- {name}: {counts} in {}", seconds(elapsed));
-        self.steps.push((name, elapsed, counts));
+        let (elapsed, used) = (start.elapsed(), processor_time().saturating_sub(used));
+        let counts = Counts::of(&self.results[before..]);
+        println!("-- {name}: {counts} in {}, {} of processor time", seconds(elapsed), seconds(used));
+        self.steps.push((name, elapsed, used, counts));
     }
 
     /// `name` holds.
@@ -123,11 +124,11 @@ impl Report {
         Counts::of(&self.results).failed
     }
 
-    /// Prints the time of each step, then the summary as the last line.
+    /// Prints the time of each step and what its programs took of the processors, then the summary as the last line.
     pub fn finish(&self) {
         println!();
-        for (name, elapsed, counts) in &self.steps {
-            println!("{name:<10} {:>8}  {counts}", seconds(*elapsed));
+        for (name, elapsed, used, counts) in &self.steps {
+            println!("{name:<10} {:>8} {:>8}  {counts}", seconds(*elapsed), seconds(*used));
         }
         println!("{}", Counts::of(&self.results));
     }
@@ -135,6 +136,19 @@ impl Report {
 
 fn seconds(elapsed: Duration) -> String {
     format!("{:.1} s", elapsed.as_secs_f64())
+}
+
+/// What programs that this one started, and theirs, took of the processors up to their end. Nothing where there is no `/proc`.
+fn processor_time() -> Duration {
+    ended_programs(&std::fs::read_to_string("/proc/self/stat").unwrap_or_default()).unwrap_or_default()
+}
+
+/// `cutime` and `cstime` of a line of Linux: the 16th and 17th word, in ticks of a hundredth of a second. The second word, in
+/// brackets, may have spaces.
+fn ended_programs(stat: &str) -> Option<Duration> {
+    let words = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    let ticks: Option<Vec<u64>> = words.take(2).map(|word| word.parse().ok()).collect();
+    Some(Duration::from_millis(10 * ticks?.iter().sum::<u64>()))
 }
 
 /// The last `count` lines.
@@ -157,6 +171,13 @@ mod tests {
         assert_eq!(report.failed(), 0);
         report.fail("d", "why");
         assert_eq!(report.failed(), 1);
+    }
+
+    #[test]
+    fn the_time_of_ended_programs_is_read() {
+        let line = "7 (a b) c) S 1 7 7 0 -1 4194304 9 9 0 0 300 50 1234 66 20 0 1 0";
+        assert_eq!(ended_programs(line), Some(Duration::from_secs(13)));
+        assert_eq!(ended_programs("7 (a"), None);
     }
 
     #[test]

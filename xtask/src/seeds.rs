@@ -1,18 +1,19 @@
-//! Seeded bugs: mistakes that stand in the code behind `cfg(terrace_seeded_bug = "NAME")`, so that a test can be
-//! shown to find them.
+//! Seeded bugs: mistakes that stand in the code, so that a test can be shown to find them.
 //!
-//! A test file names those it must find, one a line:
-//! `// seeded: NAME` for one compiled in; `// seeded-env: NAME` for one chosen when the program starts, by the
-//! environment variable `TERRACE_SEEDED_BUG`. `// sanitizer: none` in a fuzz target turns AddressSanitizer off
-//! for it (targets that run safe code only are twice as fast without).
+//! A test file names those it must find, one a line: `// seeded-env: NAME` for one chosen when the program starts, by the
+//! environment variable `TERRACE_SEEDED_BUG`; `// seeded: NAME` for one compiled in, which stands behind
+//! `cfg(terrace_seeded_bug = "NAME")`. `// sanitizer: none` in a fuzz target turns AddressSanitizer off for it (targets that run
+//! safe code only are twice as fast without).
 //!
-//! Promises upward: the names in a file, in order; a compiler wrapper that turns one bug on in the workspace's
-//! own packages only, so that no dependency is compiled again.
+//! Promises upward: the names in a file, in order.
 //! Asks from below: a shell.
 
 use crate::command::root;
 use std::fs;
 use std::path::PathBuf;
+
+/// Names the bug that a program is started with.
+pub const VARIABLE: &str = "TERRACE_SEEDED_BUG";
 
 /// What a test file says about its seeded bugs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,18 +50,6 @@ pub fn cfg(bug: &str) -> String {
 /// Whether a bug may be called so: its name stands in scripts and in names of files.
 pub fn is_name(bug: &str) -> bool {
     !bug.is_empty() && bug.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
-}
-
-/// A script for `RUSTC_WORKSPACE_WRAPPER` that adds the bug's `--cfg` to the compiler's words. Cargo counts the
-/// wrapper's path into what it keeps, so each bug has a script of its own.
-///
-/// # Errors
-/// The file that could not be written.
-pub fn wrapper(bug: &str) -> Result<PathBuf, String> {
-    if !is_name(bug) {
-        return Err(format!("`{bug}` is no name for a seeded bug: letters, digits, `-` and `_` only"));
-    }
-    script(&format!("seeded-{bug}"), &format!("#!/bin/sh\nexec \"$@\" --cfg '{}'\n", cfg(bug)))
 }
 
 /// A program of the shell's, under `target/xtask`.
@@ -111,11 +100,14 @@ mod tests {
 
     #[test]
     fn a_bug_name_cannot_leave_its_quotes() {
-        assert!(wrapper("a'b").is_err());
-        assert!(wrapper("").is_err());
-        let path = wrapper("unit_test").expect("target is writable");
-        assert!(
-            fs::read_to_string(path).expect("just written").ends_with("--cfg 'terrace_seeded_bug=\"unit_test\"'\n")
-        );
+        assert!(!is_name("a'b"));
+        assert!(!is_name(""));
+        assert!(is_name("unit_test-1"));
+    }
+
+    #[test]
+    fn a_script_runs() {
+        let path = script("unit_test", "#!/bin/sh\nexit 0\n").expect("target is writable");
+        assert!(std::process::Command::new(path).status().expect("it is executable").success());
     }
 }

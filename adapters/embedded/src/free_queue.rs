@@ -24,20 +24,20 @@ use core::alloc::Layout;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
-use terrace_core::sync::{AtomicPtr, AtomicUsize, Ordering};
+use terrace_core::sync::{AtomicPtr, AtomicUsize, Ordering, seeded};
 
 /// Acquire: the thread that takes an entry sees what the entry's last owner did. So a pop sees the fields and what the
 /// interrupt handler wrote to the block, and a push overwrites no field that a pop still reads.
-#[cfg(not(terrace_seeded_bug = "free_queue_claim_relaxed"))]
-const CLAIM: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "free_queue_claim_relaxed")]
-const CLAIM: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn claim_order() -> Ordering {
+    if seeded("free_queue_claim_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Release: publishes an entry's fields, and all earlier writes, to the entry's next owner.
-#[cfg(not(terrace_seeded_bug = "free_queue_release_relaxed"))]
-const RELEASE: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "free_queue_release_relaxed")]
-const RELEASE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn release_order() -> Ordering {
+    if seeded("free_queue_release_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// A block to be freed later, and its layout.
 #[derive(Debug, PartialEq, Eq)]
@@ -167,12 +167,12 @@ impl Entry {
     /// Makes an entry `BUSY` if its state is `from`. Acquires what the last owner's `release` published.
     fn claim(&self, from: usize) -> bool {
         self.state.load(Ordering::Relaxed) == from
-            && self.state.compare_exchange(from, BUSY, CLAIM, Ordering::Relaxed).is_ok()
+            && self.state.compare_exchange(from, BUSY, claim_order(), Ordering::Relaxed).is_ok()
     }
 
     /// Gives up ownership of the entry: stores `state`, which publishes the fields to the next owner.
     fn release(&self, state: usize) {
-        self.state.store(state, RELEASE);
+        self.state.store(state, release_order());
     }
 }
 
@@ -210,19 +210,19 @@ impl<const N: usize> DeferQueue for FreeQueue<N> {
     fn push(&self, block: DeferredFree) -> Result<(), DeferredFree> {
         // The push counts before it fills an entry: so no entry is `FULL` when a pop reads the count 0, and no pop
         // lowers the count below 0.
-        #[cfg(not(terrace_seeded_bug = "free_queue_counted_late"))]
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let late = usize::from(seeded("free_queue_counted_late"));
+        self.waiting.fetch_add(1 - late, Ordering::Relaxed);
         let Some(entry) = self.entries.iter().find(|entry| entry.claim(EMPTY)) else {
-            #[cfg(not(terrace_seeded_bug = "free_queue_counted_late"))]
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiting.fetch_sub(1 - late, Ordering::Relaxed);
             return Err(block);
         };
         entry.block.store(block.block.as_ptr(), Ordering::Relaxed);
         entry.size.store(block.layout.size(), Ordering::Relaxed);
         entry.align.store(block.layout.align(), Ordering::Relaxed);
         entry.release(FULL);
-        #[cfg(terrace_seeded_bug = "free_queue_counted_late")]
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        if late != 0 {
+            self.waiting.fetch_add(late, Ordering::Relaxed);
+        }
         Ok(())
     }
 

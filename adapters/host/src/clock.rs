@@ -15,22 +15,22 @@
 //! before the first. Either the freeing thread reads that there is no deadline and sets one, or the tick reads the
 //! marks. Without fences both threads may read old values, and the freed memory would have no deadline.
 
-use terrace_core::sync::{AtomicU32, AtomicUsize, Ordering, fence};
+use terrace_core::sync::{AtomicU32, AtomicUsize, Ordering, fence, seeded};
 
 /// Value of the deadline while no memory waits to be purged.
 pub const NEVER: usize = usize::MAX;
 
 /// Ordering with which a purge tick begins: Acquire, so that it sees every write of the last tick.
-#[cfg(not(terrace_seeded_bug = "clock_begin_relaxed"))]
-const BEGIN: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "clock_begin_relaxed")]
-const BEGIN: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn begin_order() -> Ordering {
+    if seeded("clock_begin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Ordering with which a purge tick ends: Release, so that the next tick sees every write of this one.
-#[cfg(not(terrace_seeded_bug = "clock_end_relaxed"))]
-const END: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "clock_end_relaxed")]
-const END: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn end_order() -> Ordering {
+    if seeded("clock_end_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// The purge clock's deadline, and the words by which threads tick and sleep.
 #[derive(Debug)]
@@ -65,8 +65,9 @@ impl Clock {
 
     /// Must be called after memory was freed. `true`: there is no deadline, and the caller must set one.
     pub fn note(&self) -> bool {
-        #[cfg(not(terrace_seeded_bug = "clock_note_unfenced"))]
-        fence(Ordering::SeqCst);
+        if !seeded("clock_note_unfenced") {
+            fence(Ordering::SeqCst);
+        }
         self.deadline() == NEVER
     }
 
@@ -76,8 +77,9 @@ impl Clock {
         // Release: a thread that reads the new value of the bell reads this deadline or a later one. Acquire: this
         // thread sees the writes that came before the last increment, so it knows a purge thread started before then,
         // and wakes it.
-        #[cfg(not(terrace_seeded_bug = "clock_set_silent"))]
-        self.bell.fetch_add(1, Ordering::AcqRel);
+        if !seeded("clock_set_silent") {
+            self.bell.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// The word to sleep on and its present value; must be read before the deadline, or a wake-up is lost.
@@ -87,7 +89,7 @@ impl Clock {
 
     /// Begins a tick. `false`: another thread is ticking.
     pub fn begin(&self) -> bool {
-        self.ticking.swap(1, BEGIN) == 0
+        self.ticking.swap(1, begin_order()) == 0
     }
 
     /// Takes the deadline and leaves [`NEVER`]; must be the first step of a tick.
@@ -95,8 +97,9 @@ impl Clock {
     /// A thread that frees memory which this tick misses then sees no deadline, and sets one.
     pub fn take(&self) -> usize {
         let due = self.deadline.swap(NEVER, Ordering::Relaxed);
-        #[cfg(not(terrace_seeded_bug = "clock_take_unfenced"))]
-        fence(Ordering::SeqCst);
+        if !seeded("clock_take_unfenced") {
+            fence(Ordering::SeqCst);
+        }
         due
     }
 
@@ -107,6 +110,6 @@ impl Clock {
 
     /// Ends the tick.
     pub fn end(&self) {
-        self.ticking.store(0, END);
+        self.ticking.store(0, end_order());
     }
 }

@@ -5,30 +5,30 @@
 //! that sleeps on it is woken. Asks from below: the core's `sync` only, so that loom runs this very file
 //! (`core/tests/loom_word.rs`); the caller does the sleeping and the waking.
 
-use terrace_core::sync::{AtomicU32, Ordering};
+use terrace_core::sync::{AtomicU32, Ordering, seeded};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// Ordering of locking: Acquire, so that the holder sees every write of the last holder.
-#[cfg(not(terrace_seeded_bug = "word_lock_relaxed"))]
-const LOCK: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "word_lock_relaxed")]
-const LOCK: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn lock_order() -> Ordering {
+    if seeded("word_lock_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Ordering of unlocking: Release, so that the next holder sees every write of this one.
-#[cfg(not(terrace_seeded_bug = "word_unlock_relaxed"))]
-const UNLOCK: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "word_unlock_relaxed")]
-const UNLOCK: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn unlock_order() -> Ordering {
+    if seeded("word_unlock_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// The value that [`lock`](Futex::lock) writes: other threads may sleep on the word, so unlocking must wake one of
 /// them.
-#[cfg(not(terrace_seeded_bug = "word_sleeper_forgets"))]
-const SLEPT: u32 = CONTENDED;
-#[cfg(terrace_seeded_bug = "word_sleeper_forgets")]
-const SLEPT: u32 = HELD;
+#[inline(always)]
+fn slept() -> u32 {
+    if seeded("word_sleeper_forgets") { HELD } else { CONTENDED }
+}
 
 /// A lock that is one word, on which threads sleep by futex calls.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Futex {
     /// Acquires the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.0.compare_exchange(FREE, HELD, LOCK, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(FREE, HELD, lock_order(), Ordering::Relaxed).is_ok()
     }
 
     /// Acquires the lock.
@@ -64,14 +64,14 @@ impl Futex {
     /// While another thread holds the lock, calls `sleep` with the word and the value that it must still have for the
     /// thread to sleep.
     pub fn lock(&self, sleep: impl Fn(&AtomicU32, u32)) {
-        while self.0.swap(SLEPT, LOCK) != FREE {
-            sleep(&self.0, SLEPT);
+        while self.0.swap(slept(), lock_order()) != FREE {
+            sleep(&self.0, slept());
         }
     }
 
     /// Releases the lock. Returns the word if a thread may sleep on it: the caller must wake one.
     #[inline]
     pub fn unlock(&self) -> Option<&AtomicU32> {
-        Some(&self.0).filter(|word| word.swap(FREE, UNLOCK) == CONTENDED)
+        Some(&self.0).filter(|word| word.swap(FREE, unlock_order()) == CONTENDED)
     }
 }

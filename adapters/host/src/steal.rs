@@ -21,6 +21,8 @@
 //! read v and cannot pop below the null. The owner settles a contested block in [`restore`], which it calls while no
 //! pop is under way.
 
+use terrace_core::sync::seeded;
+
 /// The state of the protocol: the owner's top, the tops that it announces, and the entries.
 pub trait Array {
     /// The address of an entry, or the address just behind the last entry.
@@ -52,8 +54,9 @@ pub trait Array {
 #[inline(always)]
 pub fn pop<A: Array>(array: &A) -> Option<A::Block> {
     let top = array.top();
-    #[cfg(not(terrace_seeded_bug = "array_pop_unannounced"))]
-    array.announce(top);
+    if !seeded("array_pop_unannounced") {
+        array.announce(top);
+    }
     array.step();
     let block = array.load(A::below(top))?;
     array.step();

@@ -11,14 +11,22 @@ use super::{Index, MAX_SLOTS};
 use crate::bins::{Bitmap, ROOM, floor_bin, place, shared_bits};
 use crate::error::{Violation, ensure};
 
-/// The gaps by size: a trie for each bin.
+/// The gaps by size, a trie for each bin: [`BestFit`] or [`WorstFit`].
 #[derive(Clone, Debug)]
-struct Sizes<B> {
+pub struct SizeFit<B, const SMALLEST: bool> {
     branches: B,
     /// Bit `b` is set iff `roots[b]` is not [`NONE`].
     map: Bitmap,
     roots: [u32; ROOM],
 }
+
+/// Best fit: the smallest gap that fits; of equal gaps, the lowest.
+pub type BestFit<B> = SizeFit<B, true>;
+
+/// Worst fit: the largest gap; of equal gaps, the lowest.
+///
+/// If the largest gap is misaligned for the request, the smallest gap that fits is used.
+pub type WorstFit<B> = SizeFit<B, false>;
 
 /// The key order in the trie of a bin, whose sizes share their first bits.
 #[inline]
@@ -26,29 +34,10 @@ fn order(bin: u32) -> BySize {
     BySize { shared: shared_bits(bin) }
 }
 
-impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
-    const fn new(branches: B) -> Self {
+impl<B: DerefMut<Target = [Branch]>, const SMALLEST: bool> SizeFit<B, SMALLEST> {
+    /// An empty index over lent branches, one for each slot.
+    pub const fn new(branches: B) -> Self {
         Self { branches, map: Bitmap::new(), roots: [NONE; ROOM] }
-    }
-
-    #[inline]
-    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32) {
-        let bin = floor_bin(slots.slot(i).gap);
-        let mut trie = Trie { slots, branches: &mut self.branches, order: order(bin) };
-        trie.insert(&mut self.roots[place(bin)], i);
-        self.map.set(bin);
-    }
-
-    #[inline]
-    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
-        let bin = floor_bin(slots.slot(i).gap);
-        if bin == 0 {
-            return;
-        }
-        let root = &mut self.roots[place(bin)];
-        Trie { slots, branches: &mut self.branches, order: order(bin) }.remove(root, i);
-        self.map.clear_if(bin, *root == NONE);
-        slots.slot_mut(i).link = [i; 2];
     }
 
     /// The record of the gap with the lowest key at or after `from`.
@@ -76,16 +65,60 @@ impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
             from = BySize::key(record) + 1;
         }
     }
+}
+
+impl<B: DerefMut<Target = [Branch]>, const SMALLEST: bool> Index for SizeFit<B, SMALLEST> {
+    fn cut_low(&self) -> bool {
+        SMALLEST
+    }
+
+    fn room(&self) -> u32 {
+        self.branches.len().min(MAX_SLOTS as usize) as u32
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        (size_of::<Self>() as u64, size_of::<Branch>() as u64)
+    }
+
+    #[inline]
+    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32) {
+        let bin = floor_bin(slots.slot(i).gap);
+        let mut trie = Trie { slots, branches: &mut self.branches, order: order(bin) };
+        trie.insert(&mut self.roots[place(bin)], i);
+        self.map.set(bin);
+    }
+
+    #[inline]
+    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
+        let bin = floor_bin(slots.slot(i).gap);
+        if bin == 0 {
+            return;
+        }
+        let root = &mut self.roots[place(bin)];
+        Trie { slots, branches: &mut self.branches, order: order(bin) }.remove(root, i);
+        self.map.clear_if(bin, *root == NONE);
+        slots.slot_mut(i).link = [i; 2];
+    }
+
+    fn find<S: Slots>(&self, slots: &S, size: u32, _: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
+        if !SMALLEST {
+            let largest = self.largest(slots)?;
+            let record = slots.slot(largest);
+            if record.gap < size {
+                return None;
+            }
+            if fits(record) {
+                return Some(largest);
+            }
+        }
+        self.smallest(slots, size, fits)
+    }
 
     fn largest<S: Slots>(&self, slots: &S) -> Option<u32> {
         let bin = self.map.last()?;
         let root = self.roots[place(bin)];
         let gap = slots.slot(trie::last(slots, order(bin), root)).gap;
         Some(trie::at_or_after(slots, order(bin), root, Key::from(gap) << 32))
-    }
-
-    fn bytes(&self) -> (u64, u64) {
-        (size_of::<Self>() as u64, size_of::<Branch>() as u64)
     }
 
     fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation> {
@@ -99,102 +132,5 @@ impl<B: DerefMut<Target = [Branch]>> Sizes<B> {
             }
         }
         Ok(seen)
-    }
-}
-
-/// Best fit: the smallest gap that fits; of equal gaps, the lowest.
-#[derive(Clone, Debug)]
-pub struct BestFit<B>(Sizes<B>);
-
-impl<B: DerefMut<Target = [Branch]>> BestFit<B> {
-    /// An empty index over lent branches, one for each slot.
-    pub const fn new(branches: B) -> Self {
-        Self(Sizes::new(branches))
-    }
-}
-
-impl<B: DerefMut<Target = [Branch]>> Index for BestFit<B> {
-    fn cut_low(&self) -> bool {
-        true
-    }
-
-    fn room(&self) -> u32 {
-        self.0.branches.len().min(MAX_SLOTS as usize) as u32
-    }
-
-    fn bytes(&self) -> (u64, u64) {
-        self.0.bytes()
-    }
-
-    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32) {
-        self.0.insert(slots, i);
-    }
-
-    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
-        self.0.remove(slots, i);
-    }
-
-    fn find<S: Slots>(&self, slots: &S, size: u32, _: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
-        self.0.smallest(slots, size, fits)
-    }
-
-    fn largest<S: Slots>(&self, slots: &S) -> Option<u32> {
-        self.0.largest(slots)
-    }
-
-    fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation> {
-        self.0.check(slots)
-    }
-}
-
-/// Worst fit: the largest gap; of equal gaps, the lowest.
-///
-/// If the largest gap is misaligned for the request, the smallest gap that fits is used.
-#[derive(Clone, Debug)]
-pub struct WorstFit<B>(Sizes<B>);
-
-impl<B: DerefMut<Target = [Branch]>> WorstFit<B> {
-    /// An empty index over lent branches, one for each slot.
-    pub const fn new(branches: B) -> Self {
-        Self(Sizes::new(branches))
-    }
-}
-
-impl<B: DerefMut<Target = [Branch]>> Index for WorstFit<B> {
-    fn cut_low(&self) -> bool {
-        false
-    }
-
-    fn room(&self) -> u32 {
-        self.0.branches.len().min(MAX_SLOTS as usize) as u32
-    }
-
-    fn bytes(&self) -> (u64, u64) {
-        self.0.bytes()
-    }
-
-    fn insert<S: Slots>(&mut self, slots: &mut S, i: u32) {
-        self.0.insert(slots, i);
-    }
-
-    fn remove<S: Slots>(&mut self, slots: &mut S, i: u32) {
-        self.0.remove(slots, i);
-    }
-
-    fn find<S: Slots>(&self, slots: &S, size: u32, _: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
-        let largest = self.0.largest(slots)?;
-        let record = slots.slot(largest);
-        if record.gap < size {
-            return None;
-        }
-        if fits(record) { Some(largest) } else { self.0.smallest(slots, size, fits) }
-    }
-
-    fn largest<S: Slots>(&self, slots: &S) -> Option<u32> {
-        self.0.largest(slots)
-    }
-
-    fn check<S: Slots>(&self, slots: &S) -> Result<u32, Violation> {
-        self.0.check(slots)
     }
 }

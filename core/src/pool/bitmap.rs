@@ -14,22 +14,22 @@
 //! A `Pool` is a `Copy` view: all pools over the same words are one pool.
 
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering, seeded};
 
 /// Number of blocks in one word.
 const BITS: usize = usize::BITS as usize;
 
 /// Acquire: the new holder of a block sees the writes of the previous one.
-#[cfg(not(terrace_seeded_bug = "pool_acquire_relaxed"))]
-const ACQUIRE: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "pool_acquire_relaxed")]
-const ACQUIRE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn acquire_order() -> Ordering {
+    if seeded("pool_acquire_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Release: publishes the holder's writes to the next holder of the block.
-#[cfg(not(terrace_seeded_bug = "pool_release_relaxed"))]
-const RELEASE: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "pool_release_relaxed")]
-const RELEASE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn release_order() -> Ordering {
+    if seeded("pool_release_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// A pool of blocks of one size, by index.
 ///
@@ -105,7 +105,7 @@ impl<'a> Pool<'a> {
         let mut taken = self.words[word].load(Ordering::Relaxed) | !self.usable(word);
         while taken != usize::MAX {
             let bit = taken.trailing_ones() as usize;
-            let before = self.words[word].fetch_or(1 << bit, ACQUIRE);
+            let before = self.words[word].fetch_or(1 << bit, acquire_order());
             if before & (1 << bit) == 0 {
                 return Some(bit);
             }
@@ -134,7 +134,7 @@ impl<'a> Pool<'a> {
             return Err(FreeError::Foreign { address });
         }
         let (word, bit) = (block as usize / BITS, block as usize % BITS);
-        let before = self.words[word].fetch_and(!(1 << bit), RELEASE);
+        let before = self.words[word].fetch_and(!(1 << bit), release_order());
         if before & (1 << bit) == 0 {
             return Err(FreeError::Stale { address });
         }

@@ -13,19 +13,19 @@ use super::error::{RingError, corrupt};
 use super::layout::WORD;
 use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, seeded};
 
 /// Acquire: a consumer that loads the producer's counter sees the messages that the counter includes.
-#[cfg(not(terrace_seeded_bug = "ring_look_relaxed"))]
-const LOOK: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "ring_look_relaxed")]
-const LOOK: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn look_order() -> Ordering {
+    if seeded("ring_look_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// Release: the consumer's reads of a slot happen before the producer reuses the slot.
-#[cfg(not(terrace_seeded_bug = "ring_release_relaxed"))]
-const RELEASE: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "ring_release_relaxed")]
-const RELEASE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn release_order() -> Ordering {
+    if seeded("ring_release_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// The one consumer of a ring. Dropping it lets another consumer attach; see also [`Consumer::close`].
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl<M: RingMemory> Consumer<M> {
         let header = memory.header();
         attach(&header.control.consumer)?;
         let read = header.control.read.load(Ordering::Relaxed);
-        let written = header.control.written.load(LOOK);
+        let written = header.control.written.load(look_order());
         if written.wrapping_sub(read) > layout.slots() {
             detach(&header.control.consumer);
             return Err(corrupt("the counters are further apart than the ring has slots", written));
@@ -83,7 +83,7 @@ impl<M: RingMemory> Consumer<M> {
     /// # Errors
     /// [`RingError::Corrupt`] when the producer's counter is more than the slots ahead, or has decreased.
     pub fn waiting(&mut self) -> Result<u32, RingError> {
-        let written = self.memory.header().control.written.load(LOOK);
+        let written = self.memory.header().control.written.load(look_order());
         let max = self.layout.slots() - self.written.wrapping_sub(self.read);
         if written.wrapping_sub(self.written) > max {
             return Err(corrupt("the producer's count is not between what it was and a full ring", written));
@@ -174,7 +174,7 @@ impl<M: RingMemory> Consumer<M> {
     fn advance(&mut self) {
         self.read = self.read.wrapping_add(1);
         let header = self.memory.header();
-        header.control.read.store(self.read, RELEASE);
+        header.control.read.store(self.read, release_order());
         header.telemetry[1].write(&self.counted);
     }
 

@@ -9,7 +9,7 @@
 use super::error::{RingError, corrupt};
 use super::layout::{HEADER_BYTES, RingLayout};
 use super::telemetry::Telemetry;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, seeded};
 
 /// The magic number: "ring" as little-endian bytes.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"ring");
@@ -29,10 +29,10 @@ pub enum EndpointState {
 }
 
 /// Release: publishes the messages that were sent before the side was closed.
-#[cfg(not(terrace_seeded_bug = "ring_close_relaxed"))]
-const CLOSE: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "ring_close_relaxed")]
-const CLOSE: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn close_order() -> Ordering {
+    if seeded("ring_close_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Counters, states and layout: two lines of 64 bytes.
 ///
@@ -184,7 +184,7 @@ pub(super) fn detach(state: &AtomicU32) {
 
 /// Marks a side as closed.
 pub(super) fn close(state: &AtomicU32) {
-    state.store(EndpointState::Closed as u32, CLOSE);
+    state.store(EndpointState::Closed as u32, close_order());
 }
 
 /// Whether a side is closed; if so, the writes of its endpoint before are visible.

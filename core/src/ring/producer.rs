@@ -12,19 +12,19 @@ use super::error::{RingError, corrupt};
 use super::layout::WORD;
 use super::payload;
 use super::{Backoff, Delay, RingCounters, RingLayout, RingMemory, layout_of};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, seeded};
 
 /// Release: publishes the message to a consumer that loads the counter.
-#[cfg(not(terrace_seeded_bug = "ring_commit_relaxed"))]
-const COMMIT: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "ring_commit_relaxed")]
-const COMMIT: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn commit_order() -> Ordering {
+    if seeded("ring_commit_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Acquire: the consumer's reads of the slots that it has released happen before the producer reuses them.
-#[cfg(not(terrace_seeded_bug = "ring_room_relaxed"))]
-const ROOM: Ordering = Ordering::Acquire;
-#[cfg(terrace_seeded_bug = "ring_room_relaxed")]
-const ROOM: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn room_order() -> Ordering {
+    if seeded("ring_room_relaxed") { Ordering::Relaxed } else { Ordering::Acquire }
+}
 
 /// The one producer of a ring. Dropping it lets another producer attach; see also [`Producer::close`].
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl<M: RingMemory> Producer<M> {
         let header = memory.header();
         attach(&header.control.producer)?;
         let written = header.control.written.load(Ordering::Relaxed);
-        let read = header.control.read.load(ROOM);
+        let read = header.control.read.load(room_order());
         if written.wrapping_sub(read) > layout.slots() {
             detach(&header.control.producer);
             return Err(corrupt("the counters are further apart than the ring has slots", read));
@@ -82,7 +82,7 @@ impl<M: RingMemory> Producer<M> {
     /// # Errors
     /// [`RingError::Corrupt`] when the consumer's counter is ahead of the producer's, or has decreased.
     pub fn room(&mut self) -> Result<u32, RingError> {
-        let read = self.memory.header().control.read.load(ROOM);
+        let read = self.memory.header().control.read.load(room_order());
         let held = self.written.wrapping_sub(self.read);
         if read.wrapping_sub(self.read) > held {
             return Err(corrupt("the consumer's count is not between what it was and what was written", read));
@@ -168,7 +168,7 @@ impl<M: RingMemory> Producer<M> {
         }
         self.written = self.written.wrapping_add(1);
         let header = self.memory.header();
-        header.control.written.store(self.written, COMMIT);
+        header.control.written.store(self.written, commit_order());
         self.counted.messages += 1;
         self.counted.bytes += bytes as u64;
         self.counted.last = self.now;

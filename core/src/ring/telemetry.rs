@@ -7,13 +7,13 @@
 //! Acquire, so a reader that loads a number of a later write also sees, in its second load of `sequence`, that this write
 //! had begun.
 
-use crate::sync::{AtomicU32, Ordering, spin_hint};
+use crate::sync::{AtomicU32, Ordering, seeded, spin_hint};
 
 /// Release: a reader that loads a number of a write also sees that this write had begun.
-#[cfg(not(terrace_seeded_bug = "ring_telemetry_relaxed"))]
-const NUMBER: Ordering = Ordering::Release;
-#[cfg(terrace_seeded_bug = "ring_telemetry_relaxed")]
-const NUMBER: Ordering = Ordering::Relaxed;
+#[inline(always)]
+fn number_order() -> Ordering {
+    if seeded("ring_telemetry_relaxed") { Ordering::Relaxed } else { Ordering::Release }
+}
 
 /// Number of counters.
 const NUMBERS: usize = 5;
@@ -99,8 +99,8 @@ impl Telemetry {
         self.sequence.store(round.wrapping_add(1), Ordering::Relaxed);
         let RingCounters { messages, bytes, drops, waits, last } = *counted;
         for (number, value) in self.numbers.iter().zip([messages, bytes, drops, waits, last]) {
-            number[0].store(value as u32, NUMBER);
-            number[1].store((value >> 32) as u32, NUMBER);
+            number[0].store(value as u32, number_order());
+            number[1].store((value >> 32) as u32, number_order());
         }
         self.sequence.store(round.wrapping_add(2), Ordering::Release);
     }

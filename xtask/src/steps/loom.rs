@@ -1,7 +1,7 @@
-//! The loom stories: `core/tests/loom_*.rs`, each run as it is and once more for each of its seeded bugs.
+//! The loom stories: `core/tests/loom_*.rs`, each built once, run as it is and once more for each of its seeded bugs.
 //!
-//! Promises upward: each story's tests by name; `loom::FILE::seeded::BUG` holds when some story of FILE compiled,
-//! ran, and failed with BUG turned on.
+//! Promises upward: each story's tests by name; `loom::FILE::seeded::BUG` holds when some story of FILE ran, and failed with
+//! BUG turned on.
 //! Asks from below: the marker lines (see `seeds`), and `cfg(loom)` in the core's `sync`.
 
 use super::suites;
@@ -44,12 +44,12 @@ fn run_story(report: &mut Report, story: &str) {
     let names = suites::suites(&build.output);
     suites::record(report, &format!("loom::{story}"), &finished, &libtest::parse(&finished.output, &names));
     let text = std::fs::read_to_string(root().join(format!("core/tests/{story}.rs"))).unwrap_or_default();
-    for bug in seeds::parse(&text).compiled {
+    for bug in seeds::parse(&text).environment {
         report.verdict(&format!("loom::{story}::seeded::{bug}"), seeded(story, &bug));
     }
 }
 
-/// Release code without what costs time to link: a seeded bug then takes seconds, not a minute. Assertions stay on.
+/// Release code without what costs time to link. Assertions stay on.
 const PROFILE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
@@ -65,12 +65,10 @@ fn story_command(story: &str) -> Command {
 
 /// Passes when the story fails with the bug in.
 fn seeded(story: &str, bug: &str) -> Result<(), String> {
-    let wrapper = seeds::wrapper(bug)?;
-    let log = format!("loom-{story}-{bug}");
-    found(&execute(&log, story_command(story).env("RUSTC_WORKSPACE_WRAPPER", wrapper)))
+    found(&execute(&format!("loom-{story}-{bug}"), story_command(story).env(seeds::VARIABLE, bug)))
 }
 
-/// Whether the stories were compiled, ran, and failed.
+/// Whether the stories ran, and failed.
 fn found(finished: &Finished) -> Result<(), String> {
     let ran = libtest::parse(&finished.output, &Suites::new()).len();
     if finished.success {

@@ -82,7 +82,7 @@ fn tests<'a>(command: &'a mut Command, script: &Path, bug: Option<&str>, more: &
     OTHERS.iter().for_each(|module| _ = command.args(["--skip", module]));
     command.current_dir(root()).env("CARGO_TERM_COLOR", "never").env_remove("RUSTUP_TOOLCHAIN");
     command.env("RUSTC_WORKSPACE_WRAPPER", script).env("TERRACE_SEEDS", SIMULATED);
-    command.env("TERRACE_SEEDED_BUG", bug.unwrap_or_default())
+    command.env(crate::seeds::VARIABLE, bug.unwrap_or_default())
 }
 
 /// By which tests a bug was found.

@@ -17,6 +17,9 @@ use std::collections::BTreeSet;
 /// Cases of a property test under `--all`; proptest's own default is 256.
 const CASES_ALL: &str = "4096";
 
+/// Cases of a property test whose program is run a second time.
+const CASES_AGAIN: &str = "64";
+
 /// Forks under load under `--all`; 300 otherwise.
 const FORKS_ALL: &str = "3000";
 
@@ -181,9 +184,11 @@ fn without_json(output: &str) -> String {
     output.lines().filter(said).collect::<Vec<_>>().join("\n")
 }
 
-/// The library's own tests without default features.
+/// The library's own tests without default features. The workspace's run has the same tests with all cases: here the build is
+/// most of the time, and unoptimized it takes a third.
 fn no_default_features() -> Result<(), String> {
     let mut command = cargo(["test", "--no-default-features", "--no-fail-fast"]);
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("PROPTEST_CASES", CASES_AGAIN);
     for package in ["terrace-core", "terrace"] {
         command.args(["--package", package]);
     }
