@@ -145,10 +145,17 @@ impl ManagerShared {
     pub(super) fn reclaim_unused_memory(self: &Arc<Self>) {
         let Some(tier) = self.memory() else { return };
         let Some(TierStorage::Memory(frames)) = self.storage(tier) else { return };
-        if !self.state().fragmented {
+        let (fragmented, capacity) = {
+            let state = self.state();
+            (state.fragmented, state.ledger.tier(tier).map_or(0, |view| view.capacity))
+        };
+        // What metadata takes of the tier's capacity goes back to the system: free pages stay resident otherwise.
+        if fragmented || frames.resident() as u64 > capacity {
+            frames.trim();
+        }
+        if !fragmented {
             return;
         }
-        frames.trim();
         let unused = unused(frames);
         let mut state = self.state();
         let most = state.limits[usize::from(tier)];
