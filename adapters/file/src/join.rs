@@ -19,7 +19,7 @@ use terrace_guard::Process;
 #[must_use = "the task goes on, but its result is dropped"]
 pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
-    outcome: Outcome<T>,
+    outcome: ResultSource<T>,
     /// Whether dropping the handle cancels the task.
     cancels: bool,
     process: Process,
@@ -27,7 +27,7 @@ pub struct JoinHandle<T> {
 }
 
 /// Where a handle gets its result from.
-enum Outcome<T> {
+enum ResultSource<T> {
     /// The task reports it.
     Task(Notified<Arc<TaskOutcome<T>>>),
     /// It was there when the handle was made; `None` once it was taken.
@@ -77,13 +77,13 @@ impl<T> JoinHandle<T> {
     /// the task.
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
-        let outcome = Outcome::Task(Notified::new(Arc::clone(&ended)));
+        let outcome = ResultSource::Task(Notified::new(Arc::clone(&ended)));
         (OutcomeSender(ended), Self { task: None, outcome, cancels: false, process, in_child: None })
     }
 
     /// A handle with an outcome that is there already: no task was needed.
     pub(crate) fn ready(outcome: std::thread::Result<T>) -> Self {
-        let outcome = Outcome::Ready(Some(outcome));
+        let outcome = ResultSource::Ready(Some(outcome));
         Self { task: None, outcome, cancels: false, process: Process::current(), in_child: None }
     }
 
@@ -126,8 +126,8 @@ impl<T> Future for JoinHandle<T> {
             return Poll::Ready(self.in_child.expect("a task of a parent is not waited for in its forked child")());
         }
         let outcome = match &mut self.outcome {
-            Outcome::Ready(outcome) => outcome.take(),
-            Outcome::Task(outcome) => {
+            ResultSource::Ready(outcome) => outcome.take(),
+            ResultSource::Task(outcome) => {
                 std::task::ready!(Pin::new(&mut *outcome).poll(context));
                 outcome.to().outcome().take()
             }

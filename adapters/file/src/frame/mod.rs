@@ -262,7 +262,9 @@ impl FramePoolShared {
     }
 }
 
-/// A range of memory from a [`FramePool`], returned to the pool on drop; or a part of memory that others hold too.
+/// A range of memory from a [`FramePool`], returned to the pool on drop.
+///
+/// Or a part of memory that others hold too: see [`Frame::part_of`].
 pub struct Frame {
     start: NonNull<u8>,
     /// Length in bytes: a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.

@@ -151,8 +151,9 @@ impl Store {
         }
     }
 
-    /// As [`get`](Self::get), without a task of its own, and into `frame` if there is one: begins when the future is
-    /// polled.
+    /// As [`get`](Self::get), without a task of its own: begins when the future is polled.
+    ///
+    /// The piece is read into `frame` if there is one.
     ///
     /// # Errors
     /// As [`get`](Self::get); [`StoreError::TooLarge`] if the frame has fewer bytes than the piece, rounded up to pages.

@@ -49,12 +49,13 @@ mod move_request;
 mod queue;
 mod table;
 mod types;
+mod views;
 
 pub use error::{Refusal, RefusalReason, Rejected, SetupError};
 pub use types::{
-    Action, BufferId, BufferView, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, PrefetchStats,
-    Settings, TenantQuota, TierSpec, TierView,
+    Action, BufferId, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, Settings, TenantQuota, TierSpec,
 };
+pub use views::{BufferView, PrefetchStats, TierView};
 
 use crate::policy::Policy;
 use account::{Tenant, TierState};

@@ -5,12 +5,12 @@
 //!
 //! The store's metadata of a buffer's object: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name (UTF-8).
 
+use super::ManagerShared;
+use super::allocation::AllocationWaiter;
 use super::buffer_state::{BufferState, NameRecord, Versions};
 use super::error::Error;
-use super::state::AllocationWaiter;
 use super::tombstones::removed;
-use super::{BufferOptions, ManagerShared};
-use crate::ledger::{LedgerEvent, Medium, Refusal, RefusalReason, Rejected};
+use crate::ledger::{LedgerEvent, Rejected};
 use futures_channel::oneshot;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
@@ -29,9 +29,6 @@ pub const MAX_NAME_BYTES: usize = MAX_META_BYTES - HEADER;
 /// The changes to commit, the version of each chunk that is durable after the commit, and the number of writes to the
 /// buffer that these include.
 type CommitPlan = (Vec<Change>, Versions, u64);
-
-/// Receives the end of a move.
-type MoveReceiver = oneshot::Receiver<Result<bool, Error>>;
 
 /// A buffer's metadata in the store.
 struct BufferMeta {
@@ -153,55 +150,6 @@ impl ManagerShared {
         Ok(Some((changes, copies.versions.clone(), view.version)))
     }
 
-    /// Requests a move and waits for its end. Different requests take turns; equal ones share one move.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`]; [`Error::Leased`]; the error of a failed copy.
-    pub(super) async fn request_move(
-        self: &Arc<Self>,
-        buffer: &BufferState,
-        event: LedgerEvent,
-        tier: Tier,
-    ) -> Result<(), Error> {
-        buffer.check_unmapped()?;
-        loop {
-            let Some((outcome, mine)) = self.submit_move(buffer, event)? else {
-                buffer.wait_for_calls().await;
-                continue;
-            };
-            match outcome.await.map_err(|_| Error::Closed)? {
-                // The call had joined a different move, which has ended: now it submits its own.
-                _ if !mine => {}
-                Ok(true) => return Ok(()),
-                Ok(false) if buffer.is_freed() => return Err(Error::Freed),
-                Ok(false) => return Err(self.state().no_room(tier)),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Submits a move, or joins the pending one; returns its receiver, and whether it is the requested move. `None` if
-    /// the lease of a call, which will end soon, blocks the move.
-    fn submit_move(
-        self: &Arc<Self>,
-        buffer: &BufferState,
-        event: LedgerEvent,
-    ) -> Result<Option<(MoveReceiver, bool)>, Error> {
-        let ended = buffer.ended_calls();
-        let mut state = self.state();
-        if let LedgerEvent::Promote { to, .. } = event {
-            state.hasten(self, buffer, to);
-        }
-        let (outcome, first) = state.wait_for(buffer.id, event);
-        let requested = if first { state.request_move(self, buffer, event) } else { Ok(()) };
-        let mine = first || state.waits_for(buffer.id, event);
-        self.unlock(state);
-        match requested {
-            Err(Error::Leased) if buffer.had_call_since(ended) => Ok(None),
-            requested => requested.map(|()| Some((outcome, mine))),
-        }
-    }
-
     /// Recovers the buffers of all stores, even beyond capacities, with chunks of at most `most` bytes. Must be called
     /// before other buffers are allocated.
     pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
@@ -299,93 +247,5 @@ impl ManagerShared {
         store.commit(changes).await?;
         self.state().tombstones.removed(name, &tombstones);
         Ok(())
-    }
-
-    /// Allocates a buffer. If a tier has less memory than the ledger assumed, the tier is suspended or shrinks, and the
-    /// request is repeated, which tries the next tier.
-    pub(super) async fn allocate(
-        self: &Arc<Self>,
-        bytes: u64,
-        options: BufferOptions,
-    ) -> Result<Arc<BufferState>, Error> {
-        let (mut short, mut others) = (None, self.tiers().filter(|tier| self.medium(*tier) != Medium::File));
-        loop {
-            let answered = self.allocate_once(bytes, options.clone()).await;
-            match answered {
-                Err(Error::Device(_) | Error::Memory(_)) if others.next().is_some() => {}
-                Err(error @ Error::NoRoom { .. }) if others.next().is_some() => short = Some(error),
-                // If an earlier attempt failed because a tier's free memory is fragmented, report that error: the
-                // buffer fits the tier's limit.
-                Err(
-                    refused @ Error::Refused(Refusal {
-                        reason: RefusalReason::TooLarge | RefusalReason::NoRoom, ..
-                    }),
-                ) => {
-                    return Err(short.unwrap_or(refused));
-                }
-                answered => return answered,
-            }
-        }
-    }
-
-    async fn allocate_once(self: &Arc<Self>, bytes: u64, options: BufferOptions) -> Result<Arc<BufferState>, Error> {
-        let BufferOptions { name, tenant, hint, wait } = options;
-        let largest = self.chunk as u64 * u64::from(MAX_PARTS);
-        if bytes > largest {
-            return Err(Error::Refused(Refusal { reason: RefusalReason::TooLarge, requested: bytes, largest }));
-        }
-        let (sender, outcome) = oneshot::channel();
-        let ticket = {
-            let mut state = self.state();
-            let metadata_bytes = self.metadata_bytes(bytes, self.chunk, name.as_deref());
-            if let Err(error) = state.check_metadata_room(self, metadata_bytes) {
-                // If no tier can ever hold the buffer, the ledger's refusal says more than the lack of room for
-                // metadata.
-                return Err(state.ledger.refusal(bytes, tenant).map_or(error, Error::Refused));
-            }
-            let name = match name {
-                Some(name) => Some(state.claim_name(name)?),
-                None => None,
-            };
-            let waiter = AllocationWaiter { name, chunk: self.chunk, metadata_bytes, sender };
-            let ticket = state.ticket(waiter);
-            if let Err(rejected) = state.handle(self, LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint }) {
-                state.dismiss(ticket);
-                return Err(rejected.into());
-            }
-            self.unlock(state);
-            ticket
-        };
-        let mut request = AllocationRequest { shared: self, ticket, outcome, answered: false };
-        let outcome = (&mut request.outcome).await;
-        request.answered = true;
-        outcome.map_err(|_| Error::Closed)?
-    }
-}
-
-/// An allocation request. Dropping it before it is answered cancels it.
-struct AllocationRequest<'a> {
-    shared: &'a Arc<ManagerShared>,
-    ticket: u64,
-    outcome: oneshot::Receiver<Result<Arc<BufferState>, Error>>,
-    answered: bool,
-}
-
-impl Drop for AllocationRequest<'_> {
-    fn drop(&mut self) {
-        if self.answered {
-            return;
-        }
-        let mut state = self.shared.state();
-        // The lock of `state` is held, as it is whenever a request is answered: no answer can come between these two
-        // calls.
-        self.outcome.close();
-        // The ledger rejects the event while the buffer is being allocated: then the allocating task frees it, as there
-        // is no receiver. It also rejects the event if the buffer is freed already.
-        let _ = match self.outcome.try_recv() {
-            Ok(Some(Ok(buffer))) => state.free(self.shared, &buffer),
-            _ => state.handle(self.shared, LedgerEvent::Cancel { ticket: self.ticket }),
-        };
-        self.shared.unlock(state);
     }
 }

@@ -6,7 +6,8 @@
 use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
-use super::state::{MoveWaiter, State};
+use super::move_request::MoveWaiter;
+use super::state::State;
 use crate::ledger::{BufferId, LeaseStatus, LedgerEvent, Medium};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

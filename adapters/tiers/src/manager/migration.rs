@@ -8,11 +8,13 @@ use super::block::{HostBlock, InPlaceSource, TransferMemory};
 use super::buffer_state::{BufferState, Pieces, TierCopy};
 use super::device_tier::{DeviceCopy, DeviceTier};
 use super::error::Error;
+use super::lease_word::is_replicating;
+use super::state::State;
 use super::{ManagerShared, TierStorage};
-use crate::ledger::{CopyOutcome, LedgerEvent, Medium};
-use futures_channel::oneshot;
+use crate::ledger::{BufferId, CopyOutcome, LedgerEvent, Medium};
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -36,7 +38,7 @@ enum CopySource {
 
 /// Turns a panic of a copy into [`Error::Panicked`], so that the ledger and the waiters learn of it as of any other
 /// failure.
-async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     #[cfg(test)]
     let copy = async {
         tests::panic_if_told();
@@ -45,89 +47,56 @@ async fn catch_copy_panic<T>(copy: impl Future<Output = Result<T, Error>>) -> Re
     AssertUnwindSafe(copy).catch_unwind().await.unwrap_or(Err(Error::Panicked))
 }
 
+/// Most copies to files in progress: more than disks perform at once, and the tasks of so many take less than a MiB.
+/// They wait for no other copy, so those in the queue begin.
+const FILE_COPIES: usize = 256;
+
+/// Copies to files.
+#[derive(Debug, Default)]
+pub(super) struct FileCopies {
+    pub in_progress: usize,
+    /// Those that have not begun: leases of their buffers are still granted.
+    pub waiting: VecDeque<(BufferId, Tier, Tier)>,
+}
+
+impl State {
+    /// Begins copies to files that wait, as many as may be in progress; returns the ends of those that cannot begin.
+    pub(super) fn begin_file_copies(&mut self, shared: &Arc<ManagerShared>) -> Vec<LedgerEvent> {
+        let mut ends = Vec::new();
+        while self.file_copies.in_progress < FILE_COPIES
+            && let Some((id, from, to)) = self.file_copies.waiting.pop_front()
+        {
+            match self.begin_copy(shared, id, from, to) {
+                Some(end) => ends.push(end),
+                None => self.file_copies.in_progress += 1,
+            }
+        }
+        ends
+    }
+
+    pub(super) fn begin_copy(
+        &mut self,
+        shared: &Arc<ManagerShared>,
+        id: BufferId,
+        from: Tier,
+        to: Tier,
+    ) -> Option<LedgerEvent> {
+        let busy = LedgerEvent::CopyEnded { id, from, to, outcome: CopyOutcome::Leased };
+        let Some(buffer) = self.buffers.get(&id).cloned() else { return Some(busy) };
+        if self.busy.contains(&id) {
+            return Some(busy);
+        }
+        // If the lease word cannot be closed, as others read, a replication can still be made under a shared lease: it
+        // only reads.
+        if !(self.close(&buffer) || is_replicating(&self.waiters, id) && buffer.begin_shared_copy()) {
+            return Some(busy);
+        }
+        shared.copy(buffer, from, to);
+        None
+    }
+}
+
 impl ManagerShared {
-    /// Allocates memory for a new buffer at once, if the tier is in memory that has room for it in one place.
-    pub(super) fn blank_copy(&self, tier: Tier, bytes: u64) -> Option<TierCopy> {
-        let Some(TierStorage::Memory(frames)) = self.storage(tier) else { return None };
-        let frame = frames.take_packed(usize::try_from(bytes).ok()?).ok()?;
-        Some(TierCopy::Blank(Arc::new(HostBlock::Frame(frame))))
-    }
-
-    /// Starts a task that allocates memory for a new buffer, then answers the allocation request through
-    /// `sender`.
-    pub(super) fn allocate_memory(
-        self: &Arc<Self>,
-        buffer: Arc<BufferState>,
-        tier: Tier,
-        sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
-    ) {
-        let shared = Arc::clone(self);
-        drop(self.tasks.spawn(async move {
-            let made = catch_copy_panic(shared.fresh_copy(&buffer, tier)).await;
-            let failed = made.is_err();
-            // After `NoRoom` the tier's capacity is reduced already, so the tier is not suspended.
-            let refused = made.as_ref().err().filter(|error| !matches!(error, Error::NoRoom { .. }));
-            let refused = refused.map(|error| shared.suspension(tier, error.clone()));
-            let mut state = shared.state();
-            let outcome = made.map(|brought| {
-                state.pending_frees.add(buffer.copies().put(tier, brought));
-                Arc::clone(&buffer)
-            });
-            state.unclaim(&shared, &buffer);
-            // Frees the buffer if no caller waits any more or there is no memory. The ledger may refuse that: a caller
-            // that has opened the buffer by name meanwhile may hold a lease.
-            if sender.send(outcome).is_err() || failed {
-                let _ = state.free(&shared, &buffer);
-            }
-            if let Some(refused) = refused {
-                state.suspensions.insert(tier, refused);
-                let _ = state.handle(&shared, LedgerEvent::TierRefused { tier });
-            }
-            shared.unlock(state);
-        }));
-    }
-
-    /// Allocates a copy for a buffer that was never written: zeroed on a device, blank in memory.
-    async fn fresh_copy(self: &Arc<Self>, buffer: &BufferState, tier: Tier) -> Result<TierCopy, Error> {
-        if let Some(TierStorage::Device(gpu)) = self.storage(tier) {
-            let copy = self.take_from_device(|| gpu.allocate(buffer.bytes, &self.tasks)).await?;
-            copy.zero().await?;
-            return Ok(TierCopy::Device(copy));
-        }
-        Ok(TierCopy::Blank(self.block(tier, buffer.bytes).await?))
-    }
-
-    /// Allocates memory in a tier where the ledger has reserved the room. If the free memory is fragmented, evicts
-    /// buffers until the allocation succeeds.
-    async fn block(self: &Arc<Self>, tier: Tier, bytes: u64) -> Result<Arc<HostBlock>, Error> {
-        let frames = match self.storage(tier) {
-            Some(TierStorage::Memory(frames)) => frames,
-            Some(TierStorage::Joint(gpu)) => {
-                let block = self.take_from_device(|| gpu.pinned(bytes)).await?;
-                return Ok(Arc::new(HostBlock::Pinned(Box::new(block))));
-            }
-            _ => return Err(Error::NoTier("in memory")),
-        };
-        let len = usize::try_from(bytes).map_err(|_| Error::Memory(ErrorKind::OutOfMemory))?;
-        if let Ok(frame) = frames.take_packed(len) {
-            return Ok(Arc::new(HostBlock::Frame(frame)));
-        }
-        loop {
-            // Listens before it tries, so that no notification is missed.
-            let moved = self.moved.listen();
-            if let Ok(frame) = frames.take_packed(len) {
-                self.restore_capacity(tier);
-                return Ok(Arc::new(HostBlock::Frame(frame)));
-            }
-            if !self.evict_for_space(tier, bytes) {
-                // Reduces the tier's capacity to the bytes that can be used.
-                self.reclaim_unused_memory();
-                return Err(Error::NoRoom { tier });
-            }
-            moved.await;
-        }
-    }
-
     /// Starts a task that copies a buffer between tiers. The lease word must be closed, or held shared for this copy.
     pub(super) fn copy(self: &Arc<Self>, buffer: Arc<BufferState>, from: Tier, to: Tier) {
         let shared = Arc::clone(self);

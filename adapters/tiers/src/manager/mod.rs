@@ -15,7 +15,8 @@
 //! | --- | --- |
 //! | `state` | the manager's state; how it performs the ledger's actions |
 //! | `buffer_state`, `block`, `device_tier` | a buffer's lease word and copies; its memory; a device and copies on it |
-//! | `migration` | copies between tiers |
+//! | `allocation` | requests for buffers and their answers; names; memory of new buffers |
+//! | `move_request`, `migration` | moves that users and leases request; copies between tiers |
 //! | `memory` | memory that buffers take beside their bytes |
 //! | `pending_frees` | frees device memory without the manager's lock |
 //! | `suspension` | why tiers are suspended, and when they are tried again |
@@ -29,6 +30,7 @@
 //! | `builder`, `maintenance` | settings and construction; the maintenance thread |
 
 mod access;
+mod allocation;
 mod block;
 mod buffer_state;
 mod builder;
@@ -44,6 +46,7 @@ mod maintenance;
 mod mapped;
 mod memory;
 mod migration;
+mod move_request;
 mod pending_frees;
 mod prefetch;
 mod raw_bytes;
@@ -329,35 +332,6 @@ impl Manager {
         let requested =
             self.shared.tasks.begin(async move { own?.request_move(&buffer.handle.buffer, event, to).await });
         requested.in_child(|| Err(Error::Forked))
-    }
-
-    /// Announces a use of a buffer: it is promoted to memory, or to the tier of its hint, and stays until it is used.
-    ///
-    /// Others make way for it, but none that was prefetched and not used yet; an allocation that waits comes first. Does
-    /// not wait; [`prefetch_async`](Self::prefetch_async) tells how it ended.
-    ///
-    /// # Errors
-    /// [`Error::Freed`], [`Error::OtherManager`].
-    pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
-        self.shared.check_process()?;
-        self.shared_of(buffer)?;
-        if buffer.handle.buffer.is_freed() {
-            return Err(Error::Freed);
-        }
-        drop(self.prefetch_async(buffer));
-        Ok(())
-    }
-
-    /// As [`prefetch`](Self::prefetch), as a future that tells how it ended; begins at once, whether or not it is
-    /// awaited.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`] if no room can be made; [`Error::Leased`] while any lease is held; [`Error::Freed`],
-    /// [`Error::OtherManager`]; the error of a failed copy.
-    pub fn prefetch_async(&self, buffer: &Buffer) -> JoinHandle<Result<(), Error>> {
-        let (own, buffer) = (self.shared_of(buffer), buffer.clone());
-        let fetched = self.shared.tasks.begin(async move { own?.prefetch(&buffer.handle.buffer).await });
-        fetched.in_child(|| Err(Error::Forked))
     }
 
     /// Runs maintenance; `now` is the time in milliseconds, and must not be less than in earlier calls.

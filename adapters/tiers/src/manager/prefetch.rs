@@ -7,10 +7,11 @@
 use super::buffer_state::BufferState;
 use super::error::Error;
 use super::state::State;
-use super::{Manager, ManagerShared};
+use super::{Buffer, Manager, ManagerShared};
 use crate::ledger::{LedgerEvent, PrefetchStats};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
+use terrace_file::JoinHandle;
 
 impl ManagerShared {
     /// Fetches a buffer that will be used soon.
@@ -45,6 +46,34 @@ impl State {
 }
 
 impl Manager {
+    /// Announces a use of a buffer: it is promoted, and stays until it is used.
+    ///
+    /// Its tier is that of its hint, or else memory. Others make way for it, but none that was prefetched and not used yet; an allocation that waits comes first. Does
+    /// not wait; [`prefetch_async`](Self::prefetch_async) tells how it ended.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::OtherManager`].
+    pub fn prefetch(&self, buffer: &Buffer) -> Result<(), Error> {
+        self.shared.check_process()?;
+        self.shared_of(buffer)?;
+        if buffer.handle.buffer.is_freed() {
+            return Err(Error::Freed);
+        }
+        drop(self.prefetch_async(buffer));
+        Ok(())
+    }
+
+    /// As [`prefetch`](Self::prefetch), as a future that tells how it ended; begins at once.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if no room can be made; [`Error::Leased`] while any lease is held; [`Error::Freed`],
+    /// [`Error::OtherManager`]; the error of a failed copy.
+    pub fn prefetch_async(&self, buffer: &Buffer) -> JoinHandle<Result<(), Error>> {
+        let (own, buffer) = (self.shared_of(buffer), buffer.clone());
+        let fetched = self.shared.tasks.begin(async move { own?.prefetch(&buffer.handle.buffer).await });
+        fetched.in_child(|| Err(Error::Forked))
+    }
+
     /// What became of prefetches so far.
     pub fn prefetch_stats(&self) -> PrefetchStats {
         self.shared

@@ -8,46 +8,22 @@
 //! or written in files. Their lease status is reported as leased.
 
 use super::ManagerShared;
-use super::buffer_state::{BufferState, TierCopy};
-use super::durable::MAX_NAME_BYTES;
+use super::allocation::AllocationWaiter;
+use super::buffer_state::BufferState;
 use super::error::Error;
 use super::lease_word::{is_replicating, lease_status};
+use super::migration::FileCopies;
+use super::move_request::MoveWaiter;
 use super::pending_frees::PendingFrees;
 use super::suspension::Suspension;
 use super::tombstones::Tombstones;
 use super::types::MoveStats;
-use crate::ledger::{Action, BufferId, CopyOutcome, LeaseStatus, Ledger, LedgerEvent, Medium, Rejected};
-use futures_channel::oneshot;
+use crate::ledger::{Action, BufferId, LeaseStatus, Ledger, LedgerEvent, Medium, Rejected};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
-
-/// Sends the end of a move to a caller that waits for it.
-pub(super) type MoveWaiter = oneshot::Sender<Result<bool, Error>>;
-
-/// A caller that waits for the answer to its allocation request.
-pub(super) struct AllocationWaiter {
-    pub name: Option<(String, u64)>,
-    pub chunk: usize,
-    /// Bytes of the buffer's metadata.
-    pub metadata_bytes: u64,
-    /// Sends the buffer, or the reason why there is none, to the caller.
-    pub sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
-}
-
-/// Most copies to files in progress: more than disks perform at once, and the tasks of so many take less than a MiB.
-/// They wait for no other copy, so those in the queue begin.
-const FILE_COPIES: usize = 256;
-
-/// Copies to files.
-#[derive(Debug, Default)]
-pub(super) struct FileCopies {
-    pub in_progress: usize,
-    /// Those that have not begun: leases of their buffers are still granted.
-    waiting: VecDeque<(BufferId, Tier, Tier)>,
-}
 
 /// The manager's state under its lock.
 pub(super) struct State {
@@ -64,10 +40,10 @@ pub(super) struct State {
     /// The requested move of each buffer, and the callers that wait for its end.
     pub waiters: HashMap<BufferId, (LedgerEvent, Vec<MoveWaiter>)>,
     /// Buffers with a move request whose end the ledger has not reported yet.
-    requested: BTreeSet<BufferId>,
+    pub requested: BTreeSet<BufferId>,
     /// A buffer for which the ledger's next report is about an earlier move request, for which no caller waits any
     /// more.
-    stale: Option<BufferId>,
+    pub stale: Option<BufferId>,
     /// Names in use, each with its buffer; `None` while the buffer is being allocated and has no id.
     pub names: BTreeMap<String, Option<BufferId>>,
     pub next_object: u64,
@@ -199,109 +175,6 @@ impl State {
         }
     }
 
-    fn grant(&mut self, shared: &Arc<ManagerShared>, ticket: u64, id: BufferId, tier: Tier) -> Option<LedgerEvent> {
-        let bytes = self.ledger.view(id).map_or(0, |view| view.bytes);
-        let Some(waiter) = self.allocations.remove(&ticket) else { return Some(LedgerEvent::Free { id }) };
-        let mut buffer = BufferState::new(id, bytes, waiter.chunk, waiter.name);
-        buffer.metadata_bytes = waiter.metadata_bytes;
-        let buffer = Arc::new(buffer);
-        if let Some(name) = buffer.name() {
-            self.names.insert(name.into(), Some(id));
-        }
-        self.buffers.insert(id, Arc::clone(&buffer));
-        match shared.medium(tier) {
-            Medium::File => {
-                buffer.copies().put(tier, TierCopy::Pieces(vec![None; buffer.chunks(0, bytes).len()]));
-                // If no caller waits any more, the buffer is freed.
-                waiter.sender.send(Ok(buffer)).err().map(|_| LedgerEvent::Free { id })
-            }
-            Medium::Memory | Medium::Device => match shared.blank_copy(tier, bytes) {
-                Some(copy) => {
-                    buffer.copies().put(tier, copy);
-                    waiter.sender.send(Ok(buffer)).err().map(|_| LedgerEvent::Free { id })
-                }
-                None => {
-                    self.busy.insert(id);
-                    shared.allocate_memory(buffer, tier, waiter.sender);
-                    None
-                }
-            },
-        }
-    }
-
-    /// Begins copies to files that wait, as many as may be in progress; returns the ends of those that cannot begin.
-    fn begin_file_copies(&mut self, shared: &Arc<ManagerShared>) -> Vec<LedgerEvent> {
-        let mut ends = Vec::new();
-        while self.file_copies.in_progress < FILE_COPIES
-            && let Some((id, from, to)) = self.file_copies.waiting.pop_front()
-        {
-            match self.begin_copy(shared, id, from, to) {
-                Some(end) => ends.push(end),
-                None => self.file_copies.in_progress += 1,
-            }
-        }
-        ends
-    }
-
-    fn begin_copy(&mut self, shared: &Arc<ManagerShared>, id: BufferId, from: Tier, to: Tier) -> Option<LedgerEvent> {
-        let busy = LedgerEvent::CopyEnded { id, from, to, outcome: CopyOutcome::Leased };
-        let Some(buffer) = self.buffers.get(&id).cloned() else { return Some(busy) };
-        if self.busy.contains(&id) {
-            return Some(busy);
-        }
-        // If the lease word cannot be closed, as others read, a replication can still be made under a shared lease: it
-        // only reads.
-        if !(self.close(&buffer) || is_replicating(&self.waiters, id) && buffer.begin_shared_copy()) {
-            return Some(busy);
-        }
-        shared.copy(buffer, from, to);
-        None
-    }
-
-    /// Passes a move request to the ledger.
-    ///
-    /// # Errors
-    /// [`Error::Leased`] while a lease is held that the request would wait for; [`Error::Freed`].
-    pub(super) fn request_move(
-        &mut self,
-        shared: &Arc<ManagerShared>,
-        buffer: &BufferState,
-        event: LedgerEvent,
-    ) -> Result<(), Error> {
-        if buffer.is_freed() {
-            self.waiters.remove(&buffer.id);
-            return Err(Error::Freed);
-        }
-        let status_of = lease_status(&self.buffers, &self.busy, buffer.id, is_replicating(&self.waiters, buffer.id));
-        if status_of == LeaseStatus::Leased && !self.busy.contains(&buffer.id) {
-            self.waiters.remove(&buffer.id);
-            return Err(Error::Leased);
-        }
-        // The ledger may still have an earlier request, whose callers were already told that its copy failed. It
-        // reports the end of that one first.
-        let before = !self.requested.insert(buffer.id);
-        self.stale = before.then_some(buffer.id);
-        let requested = self.handle(shared, event);
-        self.stale = None;
-        requested.map_err(|rejected| {
-            // The ledger has changed nothing: an earlier request is still pending.
-            if !before {
-                self.requested.remove(&buffer.id);
-            }
-            self.waiters.remove(&buffer.id);
-            rejected.into()
-        })
-    }
-
-    /// Fails the callers that wait for a buffer's move with [`Error::Leased`], since the lease may be their own. If the
-    /// lease may be a call's, they keep waiting: it ends soon.
-    fn refuse_leased_waiters(&mut self, id: BufferId) {
-        let leased = |buffer: &Arc<BufferState>| !buffer.had_call_since(buffer.ended_calls()) && buffer.lease.is_held();
-        if !self.busy.contains(&id) && self.buffers.get(&id).is_some_and(leased) {
-            self.settled(id, &Err(Error::Leased));
-        }
-    }
-
     /// Frees a buffer.
     ///
     /// # Errors
@@ -344,7 +217,7 @@ impl State {
 
     /// Closes the lease word of a buffer; returns false if a lease is held. Returns true also if the word is closed
     /// already, as during a migration or when only files have the bytes.
-    fn close(&mut self, buffer: &BufferState) -> bool {
+    pub(super) fn close(&mut self, buffer: &BufferState) -> bool {
         match buffer.lease.close() {
             Ok(counted) => {
                 self.pinned -= if counted { buffer.weight() } else { 0 };
@@ -388,70 +261,5 @@ impl State {
         self.forget_name(buffer.name());
         self.settled(id, &Err(Error::Freed));
         buffer.notify_changed();
-    }
-
-    /// Reserves a name and an object number in the store.
-    ///
-    /// # Errors
-    /// [`Error::NameTaken`], [`Error::BadName`].
-    pub(super) fn claim_name(&mut self, name: String) -> Result<(String, u64), Error> {
-        if name.is_empty() || name.len() > MAX_NAME_BYTES {
-            return Err(Error::BadName { bytes: name.len(), most: MAX_NAME_BYTES });
-        }
-        if self.names.contains_key(&name) {
-            return Err(Error::NameTaken(name));
-        }
-        self.names.insert(name.clone(), None);
-        self.next_object += 1;
-        Ok((name, self.next_object - 1))
-    }
-
-    fn forget_name(&mut self, name: Option<&str>) {
-        if let Some(name) = name {
-            self.names.remove(name);
-        }
-    }
-
-    /// Reports the end of a buffer's move to all its waiters.
-    pub(super) fn settled(&mut self, id: BufferId, outcome: &Result<bool, Error>) {
-        let (_, waiters) = self.waiters.remove(&id).unwrap_or((LedgerEvent::Prefetch { id }, Vec::new()));
-        for waiter in waiters {
-            let _ = waiter.send(outcome.clone());
-        }
-    }
-
-    /// Registers a waiter for the end of a buffer's move; the flag is true if no move of the buffer was requested
-    /// before.
-    pub(super) fn wait_for(
-        &mut self,
-        id: BufferId,
-        event: LedgerEvent,
-    ) -> (oneshot::Receiver<Result<bool, Error>>, bool) {
-        let (sender, outcome) = oneshot::channel();
-        let first = !self.waiters.contains_key(&id);
-        self.waiters.entry(id).or_insert((event, Vec::new())).1.push(sender);
-        (outcome, first)
-    }
-
-    /// Whether callers wait for exactly this move of a buffer.
-    pub(super) fn waits_for(&self, id: BufferId, event: LedgerEvent) -> bool {
-        self.waiters.get(&id).is_some_and(|(wanted, _)| *wanted == event)
-    }
-
-    /// Registers an allocation request; returns its ticket.
-    pub(super) fn ticket(&mut self, waiter: AllocationWaiter) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.metadata += waiter.metadata_bytes;
-        self.allocations.insert(ticket, waiter);
-        ticket
-    }
-
-    /// Removes an allocation request that gets no buffer; its name can be used again.
-    pub(super) fn dismiss(&mut self, ticket: u64) -> Option<AllocationWaiter> {
-        let waiter = self.allocations.remove(&ticket)?;
-        self.metadata -= waiter.metadata_bytes;
-        self.forget_name(waiter.name.as_ref().map(|(name, _)| name.as_str()));
-        Some(waiter)
     }
 }

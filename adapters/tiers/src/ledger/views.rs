@@ -1,0 +1,56 @@
+//! What the ledger tells about buffers, tiers and prefetches.
+
+use super::types::Medium;
+use terrace_core::pressure::Level;
+use terrace_core::residence::{Residence, Tier};
+
+/// The state of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferView {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its tenant.
+    pub tenant: u16,
+    /// The tiers that have copies.
+    pub residence: Residence,
+    /// Number of writes so far.
+    pub version: u64,
+    /// The tier of the copy that survives a power cut, and the version of that copy.
+    pub synced: Option<(Tier, u64)>,
+    /// Whether a copy or a drop is in progress.
+    pub moving: bool,
+    /// Whether a move of the buffer met a lease or a failure. The buffer is then not moved until the lease is released,
+    /// or until the next tick.
+    pub deferred: bool,
+}
+
+/// What became of prefetches that have ended. A use is seen when the ledger next considers the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchStats {
+    /// Buffers that were used after they had arrived.
+    pub met: u64,
+    /// Buffers that a user asked for before they had arrived.
+    pub late: u64,
+    /// Buffers that were evicted or freed before they were used.
+    pub wasted: u64,
+    /// Prefetches for which no room could be made, or whose copy failed.
+    pub unmet: u64,
+}
+
+/// The state of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierView {
+    /// What the tier stores bytes in.
+    pub medium: Medium,
+    /// Bytes that the tier may hold.
+    pub capacity: u64,
+    /// Bytes of the tier's copies, and of copies in progress to it.
+    pub used: u64,
+    /// Bytes of copies that migrations in progress will remove.
+    pub leaving: u64,
+    /// Its pressure level.
+    pub level: Level,
+    /// When the suspension ends, in the unit of [`LedgerEvent::Tick`], if the tier is suspended.
+    /// [`LedgerEvent::TierRecovered`] ends it earlier.
+    pub suspended_until: Option<u64>,
+}
