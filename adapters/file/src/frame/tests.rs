@@ -56,3 +56,19 @@ fn no_number_of_bytes_is_too_large_to_be_refused() {
     }
     assert_eq!(frames.usage(), (0, 4 << 20));
 }
+
+#[test]
+fn a_part_is_the_memory_of_its_owner_and_keeps_it() {
+    let frames = FramePool::new(2 << 20).expect("a mapping");
+    let whole = Arc::new(frames.take(2 * ALIGN).expect("there is room"));
+    let start = NonNull::new(whole.pointer().wrapping_add(ALIGN)).expect("an address");
+    // SAFETY: the frame keeps these bytes, and only the part uses them while it lives.
+    let part = || unsafe { Frame::part_of(Arc::clone(&whole) as Arc<dyn Send + Sync>, start, ALIGN) };
+    let mut written = part();
+    written.fill(7);
+    assert_eq!((written.len(), Arc::strong_count(&whole)), (ALIGN, 2));
+    drop(written);
+    assert!(whole[ALIGN..].iter().all(|byte| *byte == 7));
+    part().leak();
+    assert_eq!(Arc::strong_count(&whole), 2, "the kernel may still use it");
+}

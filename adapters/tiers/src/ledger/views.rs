@@ -50,7 +50,7 @@ pub struct TierView {
     pub leaving: u64,
     /// Its pressure level.
     pub level: Level,
-    /// When the suspension ends, in the unit of [`LedgerEvent::Tick`], if the tier is suspended.
-    /// [`LedgerEvent::TierRecovered`] ends it earlier.
+    /// When the suspension ends, in the unit of [`LedgerEvent::Tick`](super::LedgerEvent::Tick), if the tier is suspended.
+    /// [`LedgerEvent::TierRecovered`](super::LedgerEvent::TierRecovered) ends it earlier.
     pub suspended_until: Option<u64>,
 }

@@ -354,6 +354,22 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_whole_pages_needs_no_staging_memory() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let builder = Manager::builder().memory(8 << 20).directory_of(directory.path(), 64 << 20);
+        let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+        let bytes: Vec<u8> = (0..3 << 20).map(|at| (at >> 12) as u8).collect();
+        let buffer = manager.allocate(3 << 20).expect("room");
+        buffer.write(0, &bytes).expect("written");
+        let all: Vec<Frame> = std::iter::from_fn(|| manager.shared.frames.take(4096).ok()).collect();
+        assert!(all.len() > 1000);
+        manager.demote(&buffer, 1).expect("moved");
+        assert!(buffer.lease_best().expect("brought up")[..] == bytes);
+        drop(all);
+        manager.check().expect("sound");
+    }
+
+    #[test]
     fn a_copy_that_panics_is_a_failed_copy() {
         let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
         let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
