@@ -112,37 +112,37 @@ impl StoreShared {
 
     /// Reads a piece into a frame of the pool, and verifies its checksum.
     pub(super) async fn get(&self, piece: &Piece) -> Result<Frame, StoreError> {
-        self.check_piece(piece)?;
         let bytes = piece.rounded();
-        let frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
-        self.get_into(piece, frame).await
-    }
-
-    /// Fails if a piece cannot be read into a frame of the pool, before a frame is waited for.
-    fn check_piece(&self, piece: &Piece) -> Result<(), StoreError> {
-        let bytes = piece.rounded();
-        // seeded: piece_of_another_got: piece.is_in(&self.space) => true
-        if !piece.is_in(&self.space) {
-            return Err(StoreError::OtherPiece);
-        }
         // Fail before waiting for a frame if the piece is lost, or larger than any frame can be.
-        let _here = piece.extent()?;
+        self.check_piece(piece)?;
         // seeded: piece_frame: bytes > self.largest => false
         if bytes > self.largest {
             return Err(StoreError::TooLarge { asked: bytes, most: self.largest });
         }
-        Ok(())
+        let frame = self.frames.wait(bytes).await.map_err(|most| StoreError::TooLarge { asked: bytes, most })?;
+        self.read(piece, frame).await
     }
 
     /// Reads a piece into this frame, and verifies its checksum.
-    pub(super) async fn get_into(&self, piece: &Piece, mut frame: Frame) -> Result<Frame, StoreError> {
-        let (bytes, mut last) = (piece.rounded(), None);
+    pub(super) async fn get_into(&self, piece: &Piece, frame: Frame) -> Result<Frame, StoreError> {
+        self.check_piece(piece)?;
+        if frame.len() < piece.rounded() {
+            return Err(StoreError::TooLarge { asked: piece.rounded(), most: frame.len() });
+        }
+        self.read(piece, frame).await
+    }
+
+    /// Fails if a piece is another store's, or lost.
+    fn check_piece(&self, piece: &Piece) -> Result<(), StoreError> {
+        // seeded: piece_of_another_got: piece.is_in(&self.space) => true
         if !piece.is_in(&self.space) {
             return Err(StoreError::OtherPiece);
         }
-        if frame.len() < bytes {
-            return Err(StoreError::TooLarge { asked: bytes, most: frame.len() });
-        }
+        piece.extent().map(drop)
+    }
+
+    async fn read(&self, piece: &Piece, mut frame: Frame) -> Result<Frame, StoreError> {
+        let (bytes, mut last) = (piece.rounded(), None);
         for _ in 0..TRIES {
             let extent = piece.extent()?;
             let (file, offset) = (extent.file(), extent.offset());
