@@ -80,6 +80,7 @@ mod tests {
     #[test]
     fn a_backlog_is_what_was_freed_and_not_allocated_again() {
         const MIB: isize = 1 << 20;
+        let _alone = crate::check::ALONE.lock();
         reset();
         set_cursor(0);
         adjust_purgeable(-LEAST);

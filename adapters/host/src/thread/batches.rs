@@ -132,6 +132,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_raises_its_cap_or_spills_and_says_which() {
+        let _alone = crate::check::ALONE.lock();
         let class = class::of(100);
         let blocks = [(); 300].map(|()| api::allocate(100, 1));
         let cache = own_cache().expect("this thread allocated");

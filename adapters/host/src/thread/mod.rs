@@ -347,6 +347,7 @@ mod tests {
 
     #[test]
     fn a_detached_cache_is_still_its_thread_s() {
+        let _alone = crate::check::ALONE.lock();
         api::allocate(100, 1);
         let own = own_cache().expect("this thread allocated");
         assert!(core::ptr::eq(tls::get(), own) && is_own(tls::get()));
