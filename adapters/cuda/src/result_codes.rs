@@ -263,4 +263,15 @@ mod tests {
         assert_eq!(as_bad_handle(fault("f", INVALID_VALUE)).reason, FaultReason::BadHandle);
         assert_eq!(as_bad_handle(fault("f", 700)).reason, FaultReason::Lost);
     }
+
+    #[test]
+    fn what_can_be_helped_has_an_advice_of_its_own() {
+        let helped = [2, 34, 46, 304, 802, 803, 804, 999];
+        let mut texts: Vec<_> =
+            helped.into_iter().chain(805..=809).map(advice).filter(|text| !text.is_empty()).collect();
+        assert_eq!(texts.len(), 13);
+        texts.dedup();
+        assert_eq!(texts.len(), 9, "one for all states of the MPS server");
+        assert_eq!([1, 100, 801, 810, 998].map(advice), [""; 5]);
+    }
 }

@@ -72,3 +72,24 @@ pub fn is_pressing() -> bool {
 pub fn is_for_calls() -> bool {
     !purge_clock::thread_works() && is_pressing()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_is_what_was_freed_and_not_allocated_again() {
+        const MIB: isize = 1 << 20;
+        let _alone = crate::check::ALONE.lock();
+        reset();
+        set_cursor(0);
+        adjust_purgeable(-LEAST);
+        assert!(!is_large(), "nothing was freed");
+        adjust_purgeable(LEAST + MIB);
+        assert!(is_large());
+        adjust_purgeable(-2 * MIB);
+        assert!(!is_large());
+        set_cursor(DONE);
+        reset();
+    }
+}

@@ -108,3 +108,26 @@ pub fn mark_remapped(tables: &Tables, from: u32, to: u32) {
         REMAPPED.fetch_sub(usize::from(bits.fetch_and(!mask, Relaxed) & mask != 0), Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api;
+    use crate::tables::tables;
+
+    /// A program that moves and frees blocks for ever may always move another.
+    #[test]
+    fn slices_that_are_mapped_anew_count_as_moved_no_more() {
+        let _alone = crate::check::ALONE.lock();
+        // Stays, so that no other test gets its slices.
+        let block = api::allocate(2 * SLICE, 1);
+        let tables = tables().expect("a block was allocated");
+        let slice = tables.slice_of(block.addr()).expect("a block of ours");
+        let before = REMAPPED.load(Relaxed);
+        mark_remapped(tables, slice + 1, slice);
+        mark_remapped(tables, slice + 1, slice);
+        assert_eq!(REMAPPED.load(Relaxed), before + 1);
+        assert!(clear_remapped(tables, slice, slice + 2) && !clear_remapped(tables, slice, slice + 2));
+        assert_eq!(REMAPPED.load(Relaxed), before);
+    }
+}

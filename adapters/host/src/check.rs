@@ -55,16 +55,41 @@ pub fn check_or_abort() {
     }
 }
 
+/// Held by each unit test that uses the heap: one of them breaks structures, which no other may meet.
+#[cfg(test)]
+pub static ALONE: crate::lock::Lock<()> = crate::lock::Lock::new(());
+
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{ALONE, check};
     use crate::spans::GLOBAL_SPANS;
     use crate::tables::tables;
-    use crate::{api, bits, class, usage};
+    use crate::{api, bits, class, thread, usage};
+    use core::ptr::null_mut;
+    use core::sync::atomic::Ordering::Relaxed;
+
+    /// Breaks the running thread's cache, whose blocks of a class and whose top the check must find wrong.
+    fn break_cache(class: usize, block: *mut u8) {
+        let cache = thread::assigned().expect("this thread allocated");
+        let address = (&raw const *cache).addr();
+        let floor = cache.entry(class, cache.cap(class) + 1);
+        floor.store(block, Relaxed);
+        let broken = check().expect_err("the entry at the floor is a block");
+        assert_eq!((broken.clause, broken.at as usize), ("caches: the entry at the floor is null", address));
+        floor.store(null_mut(), Relaxed);
+
+        let below_floor = cache.count(class) + 1;
+        cache.lower_top(class, below_floor);
+        let broken = check().expect_err("a top lies at its floor");
+        assert_eq!((broken.clause, broken.at as usize), ("caches: a top lies between floor and end", address));
+        cache.lower_top(class, below_floor.wrapping_neg());
+        assert_eq!(check(), Ok(()));
+    }
 
     /// One test, since it corrupts structures that the whole process shares.
     #[test]
     fn what_is_broken_is_found_and_named() {
+        let _alone = ALONE.lock();
         let block = api::allocate(100, 1);
         let large = api::allocate(100_000, 1);
         assert_eq!(check(), Ok(()));
@@ -88,6 +113,8 @@ mod tests {
         let broken = check().expect_err("a page more is held than there is");
         assert!(broken.clause.starts_with("usage: held") && broken.at == 4096, "{broken}");
         usage::sub_purged(4096);
+
+        break_cache(class::of(100), block);
 
         // SAFETY: this test allocated the block and does not use it any more.
         unsafe { api::free(block) };

@@ -254,3 +254,17 @@ pub(crate) fn cache_bytes() -> usize {
 pub(crate) fn limit() -> usize {
     LIMIT.load(Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_bind_to_a_preloaded_terrace_unless_the_setting_says_otherwise() {
+        assert!(!deepbind());
+        for on in [true, false] {
+            Setting::Deepbind(on).apply().expect("a setting");
+            assert_eq!(deepbind(), on);
+        }
+    }
+}

@@ -99,3 +99,80 @@ pub fn restore<A: Array>(array: &A, taken: &Stolen<A>) {
         array.store(taken.entry, taken.block);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    /// Entry 0 holds the null at the floor; blocks are numbers, 0 is null.
+    struct Numbers {
+        entries: [Cell<u32>; 4],
+        top: Cell<usize>,
+        announced: Cell<usize>,
+    }
+
+    impl Numbers {
+        /// Three blocks. The owner last announced a top that names no entry.
+        fn full() -> Self {
+            Self { entries: [0, 1, 2, 3].map(Cell::new), top: Cell::new(4), announced: Cell::new(100) }
+        }
+    }
+
+    impl Array for Numbers {
+        type At = usize;
+        type Block = u32;
+
+        fn top(&self) -> usize {
+            self.top.get()
+        }
+
+        fn lower(&self) {
+            self.top.set(self.top.get() - 1);
+        }
+
+        fn below(at: usize) -> usize {
+            at.wrapping_sub(1)
+        }
+
+        fn announce(&self, top: usize) {
+            self.announced.set(top);
+        }
+
+        fn announced(&self) -> usize {
+            self.announced.get()
+        }
+
+        fn load(&self, at: usize) -> Option<u32> {
+            Some(self.entries[at].get()).filter(|&block| block != 0)
+        }
+
+        fn store(&self, at: usize, block: u32) {
+            self.entries[at].set(block);
+        }
+
+        fn take(&self, at: usize) -> Option<u32> {
+            Some(self.entries[at].replace(0)).filter(|&block| block != 0)
+        }
+
+        fn step(&self) {}
+    }
+
+    /// Whether a thief owns the uppermost block if the owner takes these steps between the thief's two.
+    fn is_stolen(owner: impl FnOnce(&Numbers)) -> bool {
+        let array = Numbers::full();
+        let taken = begin_steal(&array).expect("three blocks");
+        assert_eq!((taken.entry, taken.block), (3, 3));
+        owner(&array);
+        finish_steal(&array, &taken)
+    }
+
+    #[test]
+    fn a_block_is_stolen_only_if_its_owner_cannot_have_popped_it() {
+        assert!(is_stolen(|_| {}), "the owner sleeps");
+        assert!(!is_stolen(|array| assert_eq!(pop(array), None)), "a pop that found the null announced its top");
+        assert!(!is_stolen(|array| array.announce(4)), "a pop of the block is under way");
+        assert!(!is_stolen(Array::lower), "the block is popped");
+        assert!(!is_stolen(|array| array.store(3, 7)), "and another pushed in its place");
+    }
+}

@@ -26,6 +26,29 @@ fn comes_back(milliseconds: u64) -> bool {
     true
 }
 
+/// How often the other threads of this process have begun to wait.
+#[cfg(target_os = "linux")]
+fn waits() -> u64 {
+    let own = std::fs::read_link("/proc/thread-self").expect("Linux");
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    let others = threads.filter(|thread| Some(thread.file_name().as_os_str()) != own.file_name());
+    let count = |status: String| {
+        status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
+    };
+    others.filter_map(|thread| count(std::fs::read_to_string(thread.path().join("status")).ok()?)).sum::<u64>()
+}
+
+/// Once nothing is left to give back, the thread sleeps for good.
+#[cfg(target_os = "linux")]
+fn check_sleep() {
+    let delays = || sleep(Duration::from_millis(50 * u64::from(DELAY)));
+    delays();
+    let before = waits();
+    delays();
+    let more = waits() - before;
+    assert!(more < 25, "{more} times in 50 delays");
+}
+
 #[test]
 fn the_thread_rests_while_the_setting_is_never() {
     let apply = |setting: Background| Setting::Background(setting).apply().expect("a setting");
@@ -38,5 +61,7 @@ fn the_thread_rests_while_the_setting_is_never() {
     assert!(!comes_back(20 * u64::from(DELAY)), "calls do it all, and none came: {}", stats());
     apply(Background::Auto);
     assert!(comes_back(10_000), "the thread is at work again: {}", stats());
+    #[cfg(target_os = "linux")]
+    check_sleep();
     check().expect("every structure agrees");
 }

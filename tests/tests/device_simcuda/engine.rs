@@ -91,6 +91,22 @@ fn lanes_and_their_two_slots_bound_what_moves_at_once() {
     }
 }
 
+/// A lane's stream waits for a transfer's stream once for all transfers that were submitted until then.
+#[test]
+fn transfers_that_queue_wait_for_their_stream_once() {
+    let (session, device, stream, engine) = ground(plain());
+    session.hold();
+    let first = engine.upload(bytes(0, 100), buffer(&device, &stream, 100), 0);
+    until_lanes_wait(&session, 1);
+    let later = (1..9).map(|seed| engine.upload(bytes(seed, 4096), buffer(&device, &stream, 4096), 0));
+    let later: Vec<_> = later.collect();
+    let before = session.calls(Some("cuStreamWaitEvent"));
+    session.release();
+    first.wait().expect("it is there");
+    later.into_iter().for_each(|transfer| _ = transfer.wait().expect("it is there"));
+    assert_eq!(session.calls(Some("cuStreamWaitEvent")) - before, 1, "for eight transfers");
+}
+
 /// Streams that the backend, and the test, make besides.
 const OTHERS: u64 = 2;
 

@@ -123,3 +123,30 @@ pub fn flush(cache: &Cache) -> usize {
     }
     freed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api;
+    use crate::thread::own_cache;
+
+    #[test]
+    fn a_full_cache_raises_its_cap_or_spills_and_says_which() {
+        let _alone = crate::check::ALONE.lock();
+        let class = class::of(100);
+        let blocks = [(); 300].map(|()| api::allocate(100, 1));
+        let cache = own_cache().expect("this thread allocated");
+        let mut spills = 0;
+        for block in blocks {
+            if cache.count(class) < cache.cap(class) {
+                cache.push(class, [block].into_iter());
+                continue;
+            }
+            let before = cache.cap(class);
+            let spilled = free_spilled(cache, class, block);
+            assert_eq!(spilled, cache.cap(class) == before, "a cap of {before}");
+            spills += usize::from(spilled);
+        }
+        assert!(spills > 0);
+    }
+}

@@ -280,6 +280,13 @@ impl Cache {
         self.head.tops[class].store(self.end(class).cast_mut().wrapping_sub(free), Relaxed);
     }
 
+    /// Lowers the top of a class by some entries, wherever that leads.
+    #[cfg(test)]
+    pub fn lower_top(&self, class: usize, entries: usize) {
+        let top = self.head.tops[class].load(Relaxed);
+        self.head.tops[class].store(top.wrapping_sub(entries), Relaxed);
+    }
+
     /// Pushes blocks, the last one on top. The class must have room for them.
     pub fn push(&self, class: usize, blocks: impl ExactSizeIterator<Item = *mut u8>) {
         let (count, cap) = (self.count(class), self.cap(class));

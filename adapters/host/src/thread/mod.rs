@@ -339,3 +339,21 @@ impl Drop for SlowPath {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api;
+
+    #[test]
+    fn a_detached_cache_is_still_its_thread_s() {
+        let _alone = crate::check::ALONE.lock();
+        api::allocate(100, 1);
+        let own = own_cache().expect("this thread allocated");
+        assert!(core::ptr::eq(tls::get(), own) && is_own(tls::get()));
+        detach();
+        assert!(!is_own(tls::get()), "calls take the slow path");
+        assert!(assigned().is_some_and(|cache| core::ptr::eq(cache, own)));
+        assert!(own_cache().is_some_and(|cache| core::ptr::eq(cache, own)), "no second one");
+    }
+}

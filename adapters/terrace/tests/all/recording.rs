@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use terrace::engine::Owner;
 use terrace::engine::event::{Encoder, Event, Kind, RECORD_MAX, Record, VERSION};
-use terrace::recording::{Form, MAGIC, Place, Problem, Reader, Texts, TraceError, Writer};
+use terrace::recording::{Form, LINE_MAX, MAGIC, Place, Problem, Reader, Texts, TraceError, Writer};
 
 const FORMS: [Form; 4] = [Form::Csv, Form::CsvGzip, Form::CsvZstd, Form::Recording];
 
@@ -205,14 +205,30 @@ fn texts_are_bounded() {
     assert!(matches!(texts.intern(&"x".repeat(5000)), Err(Problem::LongLine)));
 }
 
+/// 2^62 / 2^48 = 2^14 blocks of the largest size may be live at once: one more may come only once another is freed.
 #[test]
 fn sums_of_live_bytes_are_bounded() {
     let mut lines = "t,op,id,size,align,stream,tag\n".to_owned();
-    // 2^62 / 2^48 = 2^14 blocks are the most.
-    for id in 0..=1 << 14 {
-        lines += &format!("0,a,{id},{},1,0,\n", 1u64 << 48);
-    }
+    let allocate = |id: u64| format!("0,a,{id},{},1,0,\n", 1u64 << 48);
+    (0..1 << 14).for_each(|id| lines += &allocate(id));
+    lines += &format!("0,f,7,,,0,\n{}{}", allocate(1 << 14), allocate((1 << 14) + 1));
     let error = Reader::new("in", lines.as_bytes()).unwrap().find_map(Result::err).unwrap();
     assert!(matches!(error.problem, Problem::TooMuchLive));
-    assert_eq!(error.place, Place::Line(2 + (1 << 14)));
+    assert_eq!(error.place, Place::Line(4 + (1 << 14)));
+}
+
+/// A line may have `LINE_MAX` bytes before its end, no more; an error says of a last line whether it is cut short, is too long or
+/// ends as on old systems.
+#[test]
+fn lines_end_with_a_line_feed_within_their_bound() {
+    const HEAD: &str = "t,op,id,size,align,stream,tag\n";
+    let problem = |text: &str| match Reader::new("in", text.as_bytes()) {
+        Ok(mut reader) => reader.find_map(Result::err).map_or(Ok(()), |error| Err(error.problem)),
+        Err(error) => Err(error.problem),
+    };
+    let line = |len: usize| format!("{HEAD}{:0>len$}\n", "0,a,0,8,8,0,");
+    assert!(matches!(problem(&line(LINE_MAX)), Err(Problem::Number(..))), "read whole: a time of many zeros");
+    assert!(matches!(problem(&line(LINE_MAX + 1)), Err(Problem::LongLine)));
+    assert!(matches!(problem(HEAD.trim_end()), Err(Problem::NoLineEnd)));
+    assert!(matches!(problem(&HEAD.replace('\n', "\r")), Err(Problem::CarriageReturn)));
 }
