@@ -34,7 +34,7 @@ impl Ledger {
         }
         if evict_source {
             self.set_leaving(from, tenant, bytes, true);
-            self.waste_prefetch(index);
+            self.waste_prefetch(index, from);
         }
         self.update_policies(index);
         context.actions.push(Action::Copy { id, from, to });
@@ -46,14 +46,14 @@ impl Ledger {
         let (id, tenant, bytes) = (buffer.id, buffer.tenant, buffer.bytes);
         buffer.migration = Some(Migration::Drop { tier });
         self.set_leaving(tier, tenant, bytes, true);
-        self.waste_prefetch(index);
+        self.waste_prefetch(index, tier);
         context.actions.push(Action::Drop { id, tier });
         self.update_policies(index);
     }
 
-    /// Records that a buffer leaves a tier, if it was prefetched and not used.
-    fn waste_prefetch(&mut self, index: u32) {
-        if self.end_prefetch(index) {
+    /// Records that a buffer leaves a tier, if it was prefetched and not used, and no better tier has it.
+    fn waste_prefetch(&mut self, index: u32, tier: Tier) {
+        if tier <= self.buffers[index].residence.best() && self.end_prefetch(index) {
             self.prefetches.wasted += 1;
         }
     }
@@ -173,7 +173,7 @@ impl Ledger {
 
     /// Forgets a freed buffer, which releases its room.
     pub(super) fn forget(&mut self, index: u32, context: &mut EventContext<'_>) {
-        self.waste_prefetch(index);
+        self.waste_prefetch(index, 0);
         let buffer = &self.buffers[index];
         let (id, tenant, bytes, keep) = (buffer.id, buffer.tenant, buffer.bytes, buffer.hint.keep);
         let residence = buffer.residence;

@@ -84,37 +84,46 @@ impl ManagerShared {
     }
 
     /// Claims the blank memory of a buffer that was never written. `None` if it has none, or moves, or is busy.
-    fn claim_blank(&self, buffer: &BufferState) -> Result<Option<(Tier, Arc<HostBlock>)>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Leased`] if the memory is to be written while the copy on a device, which is zeros, is leased.
+    fn claim_blank(&self, buffer: &BufferState, writes: bool) -> Result<Option<(Tier, Arc<HostBlock>)>, Error> {
         let mut state = self.state();
         let moving = state.ledger.view(buffer.id)?.moving || state.busy.contains(&buffer.id);
-        let blank = buffer.copies().blank().filter(|_| !moving);
-        if blank.is_some() {
-            state.busy.insert(buffer.id);
+        let Some(blank) = buffer.copies().blank().filter(|_| !moving) else { return Ok(None) };
+        if writes && !state.close(buffer) {
+            return Err(Error::Leased);
         }
-        Ok(blank)
+        state.busy.insert(buffer.id);
+        Ok(Some(blank))
     }
 
     /// Opens memory that [`claim_blank`](Self::claim_blank) claimed, once it is initialised.
-    fn open_blank(self: &Arc<Self>, buffer: &BufferState, (tier, block): (Tier, Arc<HostBlock>), wrote: Range<usize>) {
+    fn open_blank(
+        self: &Arc<Self>,
+        buffer: &BufferState,
+        (tier, block): (Tier, Arc<HostBlock>),
+        wrote: Range<usize>,
+    ) -> Result<(), Error> {
         let mut state = self.state();
-        let mut copies = buffer.copies();
-        copies.put(tier, TierCopy::Memory(block));
-        if !wrote.is_empty() {
-            copies.wrote(wrote.clone());
-        }
-        drop(copies);
+        buffer.copies().put(tier, TierCopy::Memory(block));
+        let mut recorded = Ok(());
         if !wrote.is_empty() {
             // The policy shall see this use as it sees that of a lease.
             buffer.lease.record_visit();
-            let _ = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
+            recorded = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
+            if recorded.is_ok() {
+                buffer.copies().wrote(wrote);
+            }
         }
         state.unclaim(self, buffer);
         self.unlock(state);
+        recorded.map_err(Into::into)
     }
 
     /// Writes to the blank memory of a buffer that was never written, and zeroes the rest of it. `None` if it has none.
     fn write_blank(self: &Arc<Self>, buffer: &BufferState, offset: u64, from: &[u8]) -> Result<Option<()>, Error> {
-        let Some(blank) = self.claim_blank(buffer)? else { return Ok(None) };
+        let Some(blank) = self.claim_blank(buffer, true)? else { return Ok(None) };
         let (bytes, at, end) = (buffer.bytes as usize, offset as usize, offset as usize + from.len());
         let memory = blank.1.raw_bytes().first(bytes);
         // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
@@ -123,18 +132,17 @@ impl ManagerShared {
         unsafe { memory.write(at, from) };
         // SAFETY: as above.
         unsafe { memory.zero(end, bytes - end) };
-        self.open_blank(buffer, blank, buffer.chunks(offset, from.len() as u64));
-        Ok(Some(()))
+        self.open_blank(buffer, blank, buffer.chunks(offset, from.len() as u64)).map(Some)
     }
 
     /// Zeroes the memory of a buffer that was never written, if it is blank.
     pub(super) fn zero_blank(self: &Arc<Self>, buffer: &BufferState) -> Result<(), Error> {
         if buffer.copies().blank().is_some()
-            && let Some(blank) = self.claim_blank(buffer)?
+            && let Some(blank) = self.claim_blank(buffer, false)?
         {
-            // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
+            // SAFETY: the buffer is claimed, and no lease is of blank memory: no other thread uses it.
             unsafe { blank.1.raw_bytes().zero(0, buffer.bytes as usize) };
-            self.open_blank(buffer, blank, 0..0);
+            self.open_blank(buffer, blank, 0..0)?;
         }
         Ok(())
     }

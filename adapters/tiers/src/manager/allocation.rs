@@ -194,12 +194,12 @@ impl ManagerShared {
                 state.pending_frees.add(buffer.copies().put(tier, brought));
                 Arc::clone(&buffer)
             });
-            state.unclaim(&shared, &buffer);
-            // Frees the buffer if no caller waits any more or there is no memory. The ledger may refuse that: a caller
-            // that has opened the buffer by name meanwhile may hold a lease.
+            // Frees the buffer if no caller waits any more or there is no memory, before anything else can be decided
+            // about it. The ledger may refuse that: a caller that has opened the buffer by name may hold a lease.
             if sender.send(outcome).is_err() || failed {
-                let _ = state.free(&shared, &buffer);
+                state.freed_when_idle.insert(buffer.id);
             }
+            state.unclaim(&shared, &buffer);
             if let Some(refused) = refused {
                 state.suspensions.insert(tier, refused);
                 let _ = state.handle(&shared, LedgerEvent::TierRefused { tier });

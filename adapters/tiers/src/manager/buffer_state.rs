@@ -279,8 +279,12 @@ impl BufferCopies {
         if let Some(TierCopy::Memory(block)) = self.get(tier) { Some(block) } else { None }
     }
 
-    /// The tier and the memory of a buffer that was never written, if it has such memory.
+    /// The tier and the memory of a buffer that was never written, if it has such memory. Once the buffer was written
+    /// elsewhere, its blank memory is a stale copy.
     pub(super) fn blank(&self) -> Option<(Tier, Arc<HostBlock>)> {
+        if !self.is_untouched() {
+            return None;
+        }
         self.copies.iter().find_map(|(tier, copy)| match copy {
             TierCopy::Blank(block) => Some((*tier, Arc::clone(block))),
             _ => None,

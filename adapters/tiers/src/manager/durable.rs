@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::store::{MAX_META_BYTES, MAX_PARTS};
-use terrace_file::{Change, Object, Store, StoreError};
+use terrace_file::{ALIGN, Change, Object, Store, StoreError};
 
 /// The version of the metadata.
 const VERSION: u8 = 1;
@@ -55,7 +55,11 @@ impl BufferMeta {
         let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
         let bytes = u64::from_le_bytes(*header[8..].first_chunk()?);
         let name = String::from_utf8(name.to_vec()).ok()?;
-        let sound = header[0] == VERSION && chunk > 0 && bytes > 0 && bytes.div_ceil(chunk.into()) <= MAX_PARTS.into();
+        let sound = header[0] == VERSION
+            && chunk > 0
+            && chunk.is_multiple_of(ALIGN as u32)
+            && bytes > 0
+            && bytes.div_ceil(chunk.into()) <= MAX_PARTS.into();
         sound.then_some(Self { tenant, bytes, chunk, name })
     }
 

@@ -8,7 +8,7 @@ use super::buffer_state::BufferState;
 use super::error::Error;
 use super::move_request::MoveWaiter;
 use super::state::State;
-use crate::ledger::{BufferId, LeaseStatus, LedgerEvent, Medium};
+use crate::ledger::{BufferId, LeaseStatus, LedgerEvent, Medium, Rejected};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -145,7 +145,7 @@ impl ManagerShared {
             }
         }
         let mut state = self.state();
-        // The lease prevents migrations.
+        // The lease keeps migrations from the bytes.
         let view = state.ledger.view(buffer.id);
         let newest = view.map(|view| self.tiers().find(|tier| those(*tier) && view.residence.valid(*tier)));
         let wrote = newest.and_then(|tier| match tier {
@@ -164,7 +164,11 @@ impl ManagerShared {
             }
             other => {
                 self.release_exclusive(buffer);
-                other.map_err(Into::into)
+                match other {
+                    // A copy to files that has not begun lets leases be acquired, but is a migration already.
+                    Err(Rejected::Moving) => Ok(None),
+                    other => other.map_err(Into::into),
+                }
             }
         }
     }

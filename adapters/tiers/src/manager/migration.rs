@@ -83,7 +83,8 @@ impl State {
     ) -> Option<LedgerEvent> {
         let busy = LedgerEvent::CopyEnded { id, from, to, outcome: CopyOutcome::Leased };
         let Some(buffer) = self.buffers.get(&id).cloned() else { return Some(busy) };
-        if self.busy.contains(&id) {
+        // A buffer that was freed meanwhile needs no copy any more.
+        if self.busy.contains(&id) || self.ledger.view(id).is_err() {
             return Some(busy);
         }
         // If the lease word cannot be closed, as others read, a replication can still be made under a shared lease: it
@@ -169,7 +170,7 @@ impl ManagerShared {
     ) -> Result<TierCopy, Error> {
         let old = buffer.copies().take(to);
         let block = match old {
-            Some(TierCopy::Memory(block)) => block,
+            Some(TierCopy::Memory(block) | TierCopy::Blank(block)) => block,
             _ => self.block(to, buffer.bytes).await?,
         };
         if buffer.copies().is_untouched() {
@@ -198,7 +199,7 @@ impl ManagerShared {
         if chunks.len() == 1 {
             return Ok(vec![transfer(Arc::clone(self), chunks.start).await?]);
         }
-        let begun = chunks.map(|chunk| self.tasks.spawn(transfer(Arc::clone(self), chunk)));
+        let begun = chunks.map(|chunk| self.tasks.spawn(catch_copy_panic(transfer(Arc::clone(self), chunk))));
         let ended: Vec<Result<T, Error>> = stream::iter(begun).buffered(CHUNKS).collect().await;
         ended.into_iter().collect()
     }
@@ -323,76 +324,4 @@ impl ManagerShared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{BufferOptions, Manager};
-    use super::*;
-    use std::cell::Cell;
-    use std::task::{Context, Poll, Waker};
-    use std::time::{Duration, Instant};
-    use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
-
-    thread_local! {
-        /// Whether copies of this thread's tasks panic.
-        static PANICS: Cell<bool> = const { Cell::new(false) };
-    }
-
-    pub(super) fn panic_if_told() {
-        assert!(!PANICS.get(), "in a copy, on purpose");
-    }
-
-    /// Runs tasks until a future has ended.
-    fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
-        let (mut future, begun) = (std::pin::pin!(future), Instant::now());
-        while begun.elapsed() < Duration::from_secs(20) {
-            if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                return ended;
-            }
-            tasks.run(Duration::MAX);
-            std::thread::yield_now();
-        }
-        panic!("it does not end");
-    }
-
-    #[test]
-    fn a_copy_of_whole_pages_needs_no_staging_memory() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let builder = Manager::builder().memory(8 << 20).directory_of(directory.path(), 64 << 20);
-        let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
-        let bytes: Vec<u8> = (0..3 << 20).map(|at| (at >> 12) as u8).collect();
-        let buffer = manager.allocate(3 << 20).expect("room");
-        buffer.write(0, &bytes).expect("written");
-        let all: Vec<Frame> = std::iter::from_fn(|| manager.shared.frames.take(4096).ok()).collect();
-        assert!(all.len() > 1000);
-        manager.demote(&buffer, 1).expect("moved");
-        assert!(buffer.lease_best().expect("brought up")[..] == bytes);
-        drop(all);
-        manager.check().expect("sound");
-    }
-
-    #[test]
-    fn a_copy_that_panics_is_a_failed_copy() {
-        let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
-        let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
-        let builder = Manager::builder().memory(4 << 20).disk(Arc::new(files), StoreOptions::new(64 << 20));
-        let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
-        let manager = drive(&tasks, built).expect("it is built");
-        let named = |name: &str| BufferOptions { name: Some(name.into()), ..BufferOptions::default() };
-        let buffer = drive(&tasks, manager.allocate_async(1 << 20, named("a"))).expect("room");
-        drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
-        PANICS.set(true);
-        assert_eq!(drive(&tasks, manager.sync_async(&buffer)), Err(Error::Panicked));
-        PANICS.set(false);
-        manager.check().expect("sound");
-        // The tier that failed is suspended until this tick.
-        manager.tick(1_000_000);
-        drop(drive(&tasks, manager.allocate_async(1 << 20, named("b"))).expect("room"));
-        drive(&tasks, manager.sync_async(&buffer)).expect("durable");
-        drive(&tasks, manager.demote_async(&buffer, 1)).expect("moved");
-        PANICS.set(true);
-        assert_eq!(drive(&tasks, buffer.lease_best_async()).map(drop), Err(Error::Panicked));
-        PANICS.set(false);
-        manager.tick(2_000_000);
-        assert!(drive(&tasks, buffer.lease_best_async()).expect("brought up").iter().all(|byte| *byte == 7));
-        manager.check().expect("sound");
-    }
-}
+mod tests;

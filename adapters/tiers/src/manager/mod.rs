@@ -242,11 +242,14 @@ impl Manager {
     /// Dropping the future cancels the request: requests behind it proceed, and a buffer that was granted already is
     /// freed.
     pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
-        let own = self.clone();
-        let allocated = self.shared.tasks.begin(async move {
+        let (own, named) = (self.clone(), options.name.is_some());
+        let allocated = async move {
             let buffer = own.shared.allocate(bytes, options).await?;
             Ok(own.buffer(buffer))
-        });
+        };
+        // A named buffer is not freed with its last handle: its request is a task, which dropping the future cancels.
+        let tasks = &self.shared.tasks;
+        let allocated = if named { tasks.spawn(allocated) } else { tasks.begin(allocated) };
         allocated.cancel_on_drop().in_child(|| Err(Error::Forked))
     }
 

@@ -43,7 +43,10 @@ impl State {
         // The ledger may still have an earlier request, whose callers were already told that its copy failed. It
         // reports the end of that one first.
         let before = !self.requested.insert(buffer.id);
-        self.stale = before.then_some(buffer.id);
+        // A promotion takes a prefetch to its tier over: then the ledger reports their common end only.
+        let takes_over =
+            matches!(event, LedgerEvent::Promote { to, .. } if self.ledger.prefetching(buffer.id) == Some(to));
+        self.stale = (before && !takes_over).then_some(buffer.id);
         let requested = self.handle(shared, event);
         self.stale = None;
         requested.map_err(|rejected| {

@@ -180,10 +180,10 @@ impl State {
     /// # Errors
     /// [`Rejected::Leased`]; [`Rejected::Stale`] if it was freed already.
     pub(super) fn free(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) -> Result<(), Rejected> {
-        let moving = self.ledger.view(buffer.id)?.moving;
-        // The lease word is closed first, so that no lease is granted from now on; a migration in progress has closed
-        // it already. A copy made while others read has not closed it: then the buffer cannot be freed yet.
-        if buffer.has_shared_copy() || (!moving && !self.close(buffer)) {
+        self.ledger.view(buffer.id)?;
+        // The lease word is closed first, so that no lease is granted from now on. A copy made while others read, or one
+        // to files that has not begun, has not closed it: while a lease is held, the buffer cannot be freed yet.
+        if buffer.has_shared_copy() || !self.close(buffer) {
             return Err(Rejected::Leased);
         }
         let freed = self.handle(shared, LedgerEvent::Free { id: buffer.id });
@@ -252,8 +252,9 @@ impl State {
 
     fn forget(&mut self, id: BufferId) {
         let Some(buffer) = self.buffers.remove(&id) else { return };
-        // The ledger has checked that no lease is held; the closed word grants none from now on.
-        self.close(&buffer);
+        // No lease is held, as the last handle is gone or `free` has closed the word; it grants none from now on.
+        let closed = self.close(&buffer);
+        debug_assert!(closed, "{}: forgotten while it is leased", buffer.id);
         buffer.freed.store(true, Ordering::Release);
         self.pending_frees.add(buffer.copies().clear());
         self.busy.remove(&id);

@@ -366,3 +366,28 @@ fn a_rejected_move_request_leaves_the_one_before_as_it_was() {
     assert!(matches!(manager.promote(&buffer, 99), Err(Error::Rejected(_))));
     assert_eq!(manager.demote(&buffer, FILES), Ok(()));
 }
+
+#[test]
+fn blank_memory_of_a_buffer_that_was_written_on_a_device_is_stale() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let device = Device::host();
+    let builder =
+        Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB).directory_of(directory.path(), 64 * MIB);
+    let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+    let hint = PlacementHint { tier: Some(MEMORY), ..PlacementHint::default() };
+    let options = || BufferOptions { hint, ..BufferOptions::default() };
+    let [written, leased] = [(); 2].map(|()| manager.allocate_with(MIB, options()).expect("room in memory"));
+    for buffer in [&written, &leased] {
+        manager.promote(buffer, DEVICE).expect("room on the device");
+    }
+    drop(written.lease_device_mut().expect("it is there"));
+    written.write(5, &[7]).expect("written, where the newest bytes are");
+    let mut bytes = [0; 8];
+    written.read(0, &mut bytes).expect("read");
+    assert_eq!(bytes, [0, 0, 0, 0, 0, 7, 0, 0]);
+    let lease = leased.lease_device().expect("it is there");
+    assert_eq!(leased.write(0, &[1]), Err(Error::Leased), "as any buffer that is leased");
+    drop(lease);
+    leased.write(0, &[1]).expect("written");
+    manager.check().expect("sound");
+}
