@@ -24,6 +24,8 @@ pub struct JoinHandle<T> {
     cancels: bool,
     process: Process,
     in_child: Option<fn() -> T>,
+    /// Called with the result before it is returned.
+    on_delivery: Option<fn(&T)>,
 }
 
 /// Where a handle gets its result from.
@@ -78,13 +80,13 @@ impl<T> JoinHandle<T> {
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let outcome = ResultSource::Task(Notified::new(Arc::clone(&ended)));
-        (OutcomeSender(ended), Self { task: None, outcome, cancels: false, process, in_child: None })
+        (OutcomeSender(ended), Self { task: None, outcome, cancels: false, process, in_child: None, on_delivery: None })
     }
 
     /// A handle with an outcome that is there already: no task was needed.
     pub(crate) fn ready(outcome: std::thread::Result<T>) -> Self {
         let outcome = ResultSource::Ready(Some(outcome));
-        Self { task: None, outcome, cancels: false, process: Process::current(), in_child: None }
+        Self { task: None, outcome, cancels: false, process: Process::current(), in_child: None, on_delivery: None }
     }
 
     /// Attaches the spawned task to the handle.
@@ -107,6 +109,12 @@ impl<T> JoinHandle<T> {
     /// Sets the result that a forked child of the task's process gets: no task runs there.
     pub fn in_child(mut self, value: fn() -> T) -> Self {
         self.in_child = Some(value);
+        self
+    }
+
+    /// Calls `tell` with the result when it is delivered: not if the handle is dropped before.
+    pub fn on_delivery(mut self, tell: fn(&T)) -> Self {
+        self.on_delivery = Some(tell);
         self
     }
 
@@ -133,7 +141,12 @@ impl<T> Future for JoinHandle<T> {
             }
         };
         match outcome.expect("a handle is not polled after its end") {
-            Ok(value) => Poll::Ready(value),
+            Ok(value) => {
+                if let Some(tell) = self.on_delivery {
+                    tell(&value);
+                }
+                Poll::Ready(value)
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

@@ -50,7 +50,8 @@ pub(super) struct TierState {
     pub failed_search: Option<(Option<u16>, u64)>,
     /// Whether the last search for room ahead of need found too little. Reset with `failed_search`.
     pub failed_ahead: bool,
-    /// Bytes that came to the tier since the last tick, and between the two last ticks.
+    /// Bytes that were granted in the tier since the last tick, and between the two last ticks. Promotions do not count:
+    /// room that is made ahead of them is made of what was promoted before, and must come back.
     pub demand: [u64; 2],
     /// Whether the tier was filled to 80 % and has not been emptied to 60 % since.
     pub draining: bool,
@@ -161,9 +162,7 @@ impl Ledger {
     /// Reserves room in a tier for a copy of a tenant's buffer.
     pub(super) fn reserve(&mut self, tier: Tier, tenant: u16, bytes: u64) {
         let held = self.footprint(tier, bytes);
-        let state = &mut self.tiers[usize::from(tier)];
-        state.used += held;
-        state.demand[0] = state.demand[0].saturating_add(held);
+        self.tiers[usize::from(tier)].used += held;
         self.tenants[usize::from(tenant)].held[usize::from(tier)] += held;
     }
 

@@ -1,7 +1,7 @@
 //! Makes room in a tier for all that waits for it at once, and ahead of demand.
 //!
 //! The first request that waits has its room made by `queue` or `move_request`. For those behind it, and for as many
-//! bytes as come in a sixteenth of the time between two ticks, the tier is emptied here, as far as buffers can leave
+//! bytes as are granted in a sixteenth of the time between two ticks, the tier is emptied here, as far as buffers can leave
 //! into free room of the next lower tier: so that a disk has many copies in flight, and a request that comes next finds
 //! room. Nothing is granted here: requests keep their order.
 //!

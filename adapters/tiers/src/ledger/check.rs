@@ -29,8 +29,8 @@ impl Ledger {
     pub fn check(&self) -> Result<(), Violation> {
         self.all_tiers().try_for_each(|tier| self.check_tier(tier))?;
         (0..self.tenants.len()).try_for_each(|tenant| self.check_tenant(tenant))?;
-        let prefetched = self.buffers.iter().filter(|buffer| buffer.prefetched).count();
-        ensure(self.prefetched == prefetched, "ledger: prefetched = buffers fetched and not used", prefetched)?;
+        let awaited = self.buffers.iter().filter(|buffer| buffer.awaited.is_some()).count();
+        ensure(self.awaited == awaited, "ledger: awaited = buffers that came and were not used", awaited)?;
         self.buffers.iter().try_for_each(|buffer| self.check_buffer(buffer))?;
         self.check_queues()
     }

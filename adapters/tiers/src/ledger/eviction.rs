@@ -9,7 +9,7 @@
 //!   that recently used buffers stay above others
 //! - a tier further down has room: it is copied there, then dropped
 //!
-//! Buffers with the hint `keep`, and prefetched ones before their use, are skipped while others are enough. Only requests of the tenant itself evict below its
+//! Buffers with the hint `keep`, and prefetched or promoted ones before their use, are skipped while others are enough. Only requests of the tenant itself evict below its
 //! guaranteed bytes. Buffers that are in migration, deferred or leased are skipped.
 //!
 //! Cost: for each victim, one lease status for each member skipped, twice if all were used recently. A search that
@@ -44,7 +44,7 @@ pub(super) struct VictimSearch {
     /// If true, victims go only to the next lower tier that accepts them, and may wait until it has room. If false,
     /// they go to any lower tier that has room now.
     pub next_tier_only: bool,
-    /// Skip buffers with the hint `keep`, and those that were prefetched and not used yet.
+    /// Skip buffers with the hint `keep`, and those that are awaited.
     pub spare_kept: bool,
     /// Skip buffers that were granted and not used yet: their users will write them next.
     pub spare_unused: bool,
@@ -103,7 +103,7 @@ impl Ledger {
         if self.search_would_fail(tier, need, requester) {
             return false;
         }
-        let spared = self.keeps + self.prefetched > 0;
+        let spared = self.keeps + self.awaited > 0;
         for spare_kept in [true, false].into_iter().filter(|spare| if prefetch { *spare } else { spared || !*spare }) {
             for (next_tier_only, single) in [(true, false), (false, false), (false, true)] {
                 let plan = self.select_victims(
@@ -239,7 +239,7 @@ impl Ledger {
             return Verdict::Skip;
         }
         match lease_status(buffer.id) {
-            LeaseStatus::Idle if search.spare_kept && buffer.prefetched => Verdict::Skip,
+            LeaseStatus::Idle if search.spare_kept && buffer.awaited.is_some() => Verdict::Skip,
             LeaseStatus::Idle => Verdict::Evict,
             LeaseStatus::RecentlyUsed(uses) => Verdict::Referenced(uses),
             LeaseStatus::Leased => Verdict::Referenced(1),

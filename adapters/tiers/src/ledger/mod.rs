@@ -89,9 +89,9 @@ pub struct Ledger {
     policies: Vec<Box<dyn Policy>>,
     tenants: Vec<Tenant>,
     buffers: BufferTable,
-    /// Number of buffers whose placement hint says `keep`, and number of prefetched ones.
+    /// Number of buffers whose placement hint says `keep`, and of those that are awaited.
     keeps: usize,
-    prefetched: usize,
+    awaited: usize,
     prefetches: PrefetchStats,
     /// Allocation requests that are not answered yet, in order of arrival.
     queue: VecDeque<PendingRequest>,
@@ -141,7 +141,7 @@ impl Ledger {
             tenants: settings.tenants.into_iter().map(Tenant::new).collect(),
             buffers: BufferTable::default(),
             keeps: 0,
-            prefetched: 0,
+            awaited: 0,
             prefetches: PrefetchStats::default(),
             queue: VecDeque::new(),
             non_waiting: 0,

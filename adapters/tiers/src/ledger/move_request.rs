@@ -9,7 +9,7 @@
 
 use super::error::Rejected;
 use super::queue::QueueState;
-use super::table::{BufferRecord, MoveKind, MoveRequest};
+use super::table::{Awaited, BufferRecord, MoveKind, MoveRequest};
 use super::types::{Action, BufferId, LeaseStatus, Medium};
 use super::{EventContext, Ledger, Tier};
 
@@ -49,10 +49,6 @@ impl Ledger {
         Ok(())
     }
 
-    fn is_prefetching(&self, index: u32) -> bool {
-        self.buffers[index].pending_move.is_some_and(|request| request.kind == MoveKind::Prefetch)
-    }
-
     fn set_move(&mut self, index: u32, request: MoveRequest) {
         self.buffers[index].pending_move = Some(request);
         self.queue_move(index);
@@ -89,7 +85,7 @@ impl Ledger {
                 let to = self.buffers[index].residence.best();
                 let satisfied = self.tiers[usize::from(to)].medium != Medium::File;
                 match satisfied {
-                    true => self.set_prefetched(index),
+                    true => self.set_awaited(index, Awaited::Prefetch),
                     false => self.prefetches.unmet += 1,
                 }
                 context.actions.push(Action::MoveFinished { id, to, satisfied });
@@ -111,23 +107,23 @@ impl Ledger {
         Ok(())
     }
 
-    /// Protects a buffer from eviction until it is used.
-    fn set_prefetched(&mut self, index: u32) {
-        self.prefetched += usize::from(!std::mem::replace(&mut self.buffers[index].prefetched, true));
+    /// Spares a buffer until it is used.
+    fn set_awaited(&mut self, index: u32, awaited: Awaited) {
+        self.awaited += usize::from(self.buffers[index].awaited.replace(awaited).is_none());
     }
 
-    /// Records that a buffer was used, if it was prefetched.
+    /// Records that a buffer was used.
     pub(super) fn set_used(&mut self, index: u32) {
         if self.end_prefetch(index) {
             self.prefetches.met += 1;
         }
     }
 
-    /// Ends the protection of a prefetched buffer; returns whether it had one.
+    /// Spares a buffer no more; returns whether it was prefetched.
     pub(super) fn end_prefetch(&mut self, index: u32) -> bool {
-        let prefetched = std::mem::take(&mut self.buffers[index].prefetched);
-        self.prefetched -= usize::from(prefetched);
-        prefetched
+        let awaited = self.buffers[index].awaited.take();
+        self.awaited -= usize::from(awaited.is_some());
+        awaited == Some(Awaited::Prefetch)
     }
 
     /// Returns the tier to promote a buffer to: the hinted tier if it accepts the buffer, else the best memory tier
@@ -168,10 +164,11 @@ impl Ledger {
 
     /// Ends a buffer's pending move, if it has one, because it was satisfied or is impossible.
     pub(super) fn finish_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
-        match (self.is_prefetching(index), satisfied) {
-            (true, true) => self.set_prefetched(index),
-            (true, false) => self.prefetches.unmet += 1,
-            (false, _) => {}
+        match (self.buffers[index].pending_move.map(|request| request.kind), satisfied) {
+            (Some(MoveKind::Prefetch), true) => self.set_awaited(index, Awaited::Prefetch),
+            (Some(MoveKind::Promote), true) => self.set_awaited(index, Awaited::Promotion),
+            (Some(MoveKind::Prefetch), false) => self.prefetches.unmet += 1,
+            _ => {}
         }
         self.report_move(index, satisfied, context);
     }

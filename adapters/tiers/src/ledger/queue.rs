@@ -236,6 +236,9 @@ impl Ledger {
         };
         let id = self.buffers.insert(BufferRecord::new(bytes, tenant, hint, residence, ticket));
         self.reserve(tier, tenant, bytes);
+        let held = self.footprint(tier, bytes);
+        let demand = &mut self.tiers[usize::from(tier)].demand[0];
+        *demand = demand.saturating_add(held);
         self.tenants[usize::from(tenant)].bytes += bytes;
         self.keeps += usize::from(hint.keep);
         self.granted.insert(ticket, id);

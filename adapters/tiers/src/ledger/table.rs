@@ -55,6 +55,15 @@ impl MoveRequest {
     }
 }
 
+/// Why a buffer that arrived in a tier is spared until it is used, while others are enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// It was prefetched.
+    Prefetch,
+    /// A user had it promoted, or waits for it: if it left before its lease, it would be promoted again, without end.
+    Promotion,
+}
+
 /// The ledger's record of one buffer.
 #[derive(Clone, Debug)]
 pub(super) struct BufferRecord {
@@ -76,8 +85,8 @@ pub(super) struct BufferRecord {
     pub in_deferred_list: bool,
     /// Whether the eviction plan that is being made has chosen the buffer, so that no second plan may choose it.
     pub selected: bool,
-    /// Whether the buffer was prefetched and not used since, as far as the ledger knows.
-    pub prefetched: bool,
+    /// Why the buffer is spared until it is used.
+    pub awaited: Option<Awaited>,
     /// Whether the user freed the buffer during a migration; the buffer is forgotten when that ends.
     pub freed: bool,
     /// The time of the last touch; `None` if that was the second one within the window.
@@ -103,7 +112,7 @@ impl BufferRecord {
             deferred: false,
             in_deferred_list: false,
             selected: false,
-            prefetched: false,
+            awaited: None,
             freed: false,
             last_touch: None,
             ticket: Some(ticket),

@@ -7,6 +7,7 @@ use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{JoinHandle, is_in_task, is_worker_thread};
@@ -51,11 +52,14 @@ pub struct Buffer {
 pub(super) struct Handle {
     shared: Arc<ManagerShared>,
     pub buffer: Arc<BufferState>,
+    /// Whether the caller that allocated the buffer has not got it yet: then it is freed with its last handle, named or
+    /// not.
+    pub undelivered: AtomicBool,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.buffer.named.is_none() {
+        if self.buffer.named.is_none() || *self.undelivered.get_mut() {
             let mut state = self.shared.state();
             state.handle_dropped(&self.shared, self.buffer.id);
             self.shared.unlock(state);
@@ -69,7 +73,7 @@ impl Buffer {
         buffer: Arc<BufferState>,
         shutdown: &ProcessOwned<Arc<ShutdownGuard>>,
     ) -> Self {
-        let handle = Handle { shared: Arc::clone(shared), buffer };
+        let handle = Handle { shared: Arc::clone(shared), buffer, undelivered: AtomicBool::new(false) };
         Self { shared: shared.clone(), handle: ProcessOwned::new(Arc::new(handle)), _shutdown: shutdown.clone() }
     }
 
@@ -134,7 +138,8 @@ impl Buffer {
 
     /// As [`write`](Self::write), as a future with its own memory.
     ///
-    /// Begins at once, whether or not it is awaited.
+    /// Begins at once, whether or not it is awaited. Await it before calls that must come after it: where the buffer moves
+    /// or another call writes it in files, calls that wait may go on in any order.
     pub fn write_async(&self, offset: u64, from: Vec<u8>) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
         let written = self.shared.tasks.begin(async move { shared.write(&buffer.handle.buffer, offset, &from).await });

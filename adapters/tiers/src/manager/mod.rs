@@ -77,7 +77,7 @@ use lease_gate::LeaseGate;
 use maintenance::MaintenanceThread;
 use state::State;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
@@ -242,15 +242,18 @@ impl Manager {
     /// Dropping the future cancels the request: requests behind it proceed, and a buffer that was granted already is
     /// freed.
     pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
-        let (own, named) = (self.clone(), options.name.is_some());
-        let allocated = async move {
-            let buffer = own.shared.allocate(bytes, options).await?;
-            Ok(own.buffer(buffer))
+        let own = self.clone();
+        let allocated = self.shared.tasks.begin(async move {
+            let buffer = own.buffer(own.shared.allocate(bytes, options).await?);
+            buffer.handle.undelivered.store(true, Ordering::Relaxed);
+            Ok(buffer)
+        });
+        let delivered = |allocated: &Result<Buffer, Error>| {
+            if let Ok(buffer) = allocated {
+                buffer.handle.undelivered.store(false, Ordering::Relaxed);
+            }
         };
-        // A named buffer is not freed with its last handle: its request is a task, which dropping the future cancels.
-        let tasks = &self.shared.tasks;
-        let allocated = if named { tasks.spawn(allocated) } else { tasks.begin(allocated) };
-        allocated.cancel_on_drop().in_child(|| Err(Error::Forked))
+        allocated.on_delivery(delivered).cancel_on_drop().in_child(|| Err(Error::Forked))
     }
 
     /// Opens a named buffer: a live one, or one that was durable when the manager was built.
@@ -349,12 +352,15 @@ impl Manager {
 
     /// Sets the capacity of a tier in bytes: buffers that no longer fit move to lower tiers.
     ///
-    /// For a tier on a device this is a limit: maintenance reduces the capacity to the memory that the device has left.
+    /// For a tier on a device this is a limit: maintenance reduces the capacity to the memory that the device has left. The
+    /// tier of the machine's memory grows to no more than it was built with.
     ///
     /// # Errors
     /// [`Error::Rejected`] for no such tier.
     pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
         self.shared.check_process()?;
+        let built = self.shared.tiers.get(usize::from(tier)).filter(|_| self.shared.memory() == Some(tier));
+        let capacity = capacity.min(built.map_or(u64::MAX, |tier| tier.capacity));
         let mut state = self.shared.state();
         let allowed = state.allowed(&self.shared, tier, capacity);
         let resized = state.handle(&self.shared, LedgerEvent::Resize { tier, capacity: allowed });

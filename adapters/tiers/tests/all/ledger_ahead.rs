@@ -162,3 +162,22 @@ fn what_was_used_and_will_not_be_soon_is_the_first_to_leave() {
     );
     assert_eq!(world.ledger.prefetches(), PrefetchStats { met: 1, ..PrefetchStats::default() });
 }
+
+#[test]
+fn what_was_promoted_does_not_leave_ahead_of_demand_before_its_use() {
+    let mut settings = settings(1, &[100, 1000]);
+    (settings.policy, settings.maintenance_budget, settings.ahead_from) = (PolicyKind::Lru, 0, 100);
+    let mut world = World::new(settings);
+    let below = written(&mut world, 0, 20);
+    world.tell(LedgerEvent::Demote { id: below, to: 1 }).expect("a tier");
+    finish_all(&mut world);
+    let above: Vec<BufferId> = (1..5).map(|ticket| written(&mut world, ticket, 20)).collect();
+    world.leased.extend(&above);
+    world.tell(LedgerEvent::Promote { id: below, to: 0 }).expect("a tier");
+    finish_all(&mut world);
+    assert_eq!(valid(&world, below), [0, 1], "the others are leased, and there shall be room for what comes next");
+    world.used.insert(below);
+    world.tell(LedgerEvent::Released { id: below }).expect("live");
+    finish_all(&mut world);
+    assert_eq!(valid(&world, below), [1], "once it was used it makes way");
+}

@@ -342,3 +342,34 @@ fn what_is_empty_is_given_back_by_maintenance() {
     }
     assert!(disk() < full / 4, "{} of {full}", disk());
 }
+
+#[test]
+fn a_named_buffer_whose_allocation_nobody_awaits_is_freed_with_its_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = manager(directory.path());
+    let options = || BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
+    for _ in 0..3 {
+        let allocated = manager.allocate_async(4096, options());
+        // It is there, whether or not the future says so.
+        while manager.list().is_empty() {
+            std::thread::yield_now();
+        }
+        drop(allocated);
+        assert_eq!(manager.list(), []);
+    }
+    drop(manager.allocate_with(4096, options()).expect("the name is free"));
+    assert_eq!(manager.list().len(), 1, "what was delivered stays until it is removed");
+    manager.check().expect("sound");
+}
+
+#[test]
+fn memory_grows_to_no_more_than_it_was_built_with() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager =
+        Manager::builder().memory(8 * MIB).directory_of(directory.path(), 128 * MIB).build().expect("it is built");
+    manager.resize(0, 2 * MIB).expect("a tier");
+    manager.resize(0, u64::MAX).expect("a tier");
+    assert_eq!(manager.tiers()[0].view.capacity, 8 * MIB);
+    let large = manager.allocate(20 * MIB).expect("in files");
+    large.write(0, &[7; 5]).expect("written");
+}

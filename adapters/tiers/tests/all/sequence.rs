@@ -75,3 +75,30 @@ fn a_prefetch_says_how_it_ended_and_is_taken_over_by_who_asks() {
     assert!(stats.late <= 1 && stats.wasted == 0, "{stats:?}");
     manager.check().expect("sound");
 }
+
+#[test]
+fn a_pass_ends_in_just_the_memory_that_it_needs() {
+    for (memory, ahead) in [(3 * MIB, 2), (2 * MIB, 1), (4 * MIB, 2)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        // With ticks, by which room is made ahead of demand.
+        let builder = Manager::builder().memory(memory).pinned_cap(memory).directory_of(directory.path(), 64 * MIB);
+        let manager = builder.build().expect("it is built");
+        let layers: Vec<Buffer> = (0..12)
+            .map(|seed| {
+                let buffer = manager.allocate(MIB).expect("room");
+                buffer.write(0, &pattern(seed, MIB)).expect("written");
+                buffer
+            })
+            .collect();
+        let mut pass = manager.sequence(&layers, ahead).expect("its own");
+        for _round in 0..2 {
+            for seed in 0..12 {
+                assert!(pass.lease_next().expect("one more").expect("room")[..] == pattern(seed, MIB)[..]);
+            }
+            assert!(pass.lease_next().is_none());
+            pass.rewind();
+        }
+        let copies = manager.move_stats().up;
+        assert!(copies <= 12 * 2 * 3, "{copies} copies for 24 leases");
+    }
+}
