@@ -7,7 +7,7 @@ use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use terrace_file::{JoinHandle, is_in_task, is_worker_thread};
@@ -75,6 +75,13 @@ impl Buffer {
     ) -> Self {
         let handle = Handle { shared: Arc::clone(shared), buffer, undelivered: AtomicBool::new(false) };
         Self { shared: shared.clone(), handle: ProcessOwned::new(Arc::new(handle)), _shutdown: shutdown.clone() }
+    }
+
+    /// Marks an allocated buffer as delivered to the caller that asked for it.
+    pub(super) fn delivered(allocated: &Result<Self, Error>) {
+        if let Ok(buffer) = allocated {
+            buffer.handle.undelivered.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Size of the buffer in bytes.

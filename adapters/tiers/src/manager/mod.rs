@@ -248,12 +248,7 @@ impl Manager {
             buffer.handle.undelivered.store(true, Ordering::Relaxed);
             Ok(buffer)
         });
-        let delivered = |allocated: &Result<Buffer, Error>| {
-            if let Ok(buffer) = allocated {
-                buffer.handle.undelivered.store(false, Ordering::Relaxed);
-            }
-        };
-        allocated.on_delivery(delivered).cancel_on_drop().in_child(|| Err(Error::Forked))
+        allocated.on_delivery(Buffer::delivered).cancel_on_drop().in_child(|| Err(Error::Forked))
     }
 
     /// Opens a named buffer: a live one, or one that was durable when the manager was built.
