@@ -233,7 +233,7 @@ impl ManagerShared {
             let (target, rest) = std::mem::take(&mut left).split_at_mut(range.len());
             left = rest;
             async move {
-                let _turn = self.staged.acquire().await;
+                let _turn = self.turn(piece.as_ref().map_or(0, |piece| piece.bytes())).await;
                 match piece {
                     Some(piece) => target.copy_from_slice(&store.get_here(&piece, None).await?[range]),
                     None => target.fill(0),
@@ -367,7 +367,7 @@ impl ManagerShared {
             let part;
             (part, left) = left.split_at(range.len());
             async move {
-                let _turn = self.staged.acquire().await;
+                let _turn = self.turn(bytes).await;
                 let mut frame = match &piece {
                     Some(piece) if range.len() < bytes => store.get_here(piece, None).await?,
                     _ => self.frame(bytes).await?,

@@ -12,6 +12,7 @@ use super::lease_word::is_replicating;
 use super::state::State;
 use super::{ManagerShared, TierStorage};
 use crate::ledger::{BufferId, CopyOutcome, LedgerEvent, Medium};
+use async_lock::SemaphoreGuard;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::VecDeque;
@@ -25,6 +26,9 @@ use terrace_file::{ALIGN, Frame, Store, StoreError};
 
 /// Number of chunks in flight for one copy, read or write: 16 of 1 MiB keep a disk of 7 GB/s busy for two milliseconds.
 pub(super) const CHUNKS: usize = 16;
+
+/// Chunks of at most this many bytes take no turn: 96 of them fit into 12 MiB of staging memory.
+const SMALL_CHUNK: usize = 128 << 10;
 
 /// The source of a copy.
 #[derive(Clone)]
@@ -315,6 +319,11 @@ impl ManagerShared {
             }
         }
         Ok(frame)
+    }
+
+    /// Waits for a turn to hold staging memory for a large chunk. Of small ones many fit, and none waits here.
+    pub(super) async fn turn(&self, bytes: usize) -> Option<SemaphoreGuard<'_>> {
+        if bytes > SMALL_CHUNK { Some(self.staged.acquire().await) } else { None }
     }
 
     /// Returns a frame of staging memory; waits until one is free.
