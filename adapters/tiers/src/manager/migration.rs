@@ -193,8 +193,8 @@ impl ManagerShared {
         Ok(TierCopy::Memory(block))
     }
 
-    /// Runs `transfer` for each chunk, many at once; returns the first error once all of them have ended. More than one
-    /// chunk: each is a task of its own, so that one that panics interrupts no other.
+    /// Runs `transfer` for each chunk, many at once; returns the first error once all of them have ended. If there
+    /// are several, each is a task of its own, so that one that panics interrupts no other.
     async fn for_each_chunk<T: Send + 'static, F: Future<Output = Result<T, Error>> + Send + 'static>(
         self: &Arc<Self>,
         chunks: Range<usize>,

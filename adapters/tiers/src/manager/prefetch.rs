@@ -48,8 +48,9 @@ impl State {
 impl Manager {
     /// Announces a use of a buffer: it is promoted, and stays until it is used.
     ///
-    /// Its tier is that of its hint, or else memory. Others make way for it, but none that was prefetched and not used yet; an allocation that waits comes first. Does
-    /// not wait; [`prefetch_async`](Self::prefetch_async) tells how it ended.
+    /// Its tier is that of its hint, or else memory. Others make way for it, but none that was prefetched and not used
+    /// yet; an allocation that waits comes first. Does not wait; [`prefetch_async`](Self::prefetch_async) tells how it
+    /// ended.
     ///
     /// # Errors
     /// [`Error::Freed`], [`Error::OtherManager`].

@@ -64,7 +64,7 @@ impl Sequence {
         self.unfetched = self.unfetched.max(end);
     }
 
-    /// Drops the last buffer behind, fetches ahead, and moves on to the next buffer.
+    /// Drops the last buffer behind, and moves on; returns the index of the buffer whose turn it is.
     fn advance(&mut self) -> Option<usize> {
         if let Some(last) = self.next.checked_sub(1).and_then(|last| self.buffers.get(last)) {
             self.manager.shared.drop_behind(&last.handle.buffer);
