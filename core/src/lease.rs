@@ -7,21 +7,26 @@
 //! Asks from below: `sync`, a compare-and-swap of 32 bits.
 //!
 //! ```text
-//!   31       30         29       28      27 26    25 ........ 0
-//! [CLOSED][EXCLUSIVE][COUNTED][WANTED][ visits ][ shared leases ]
+//!   31       30         29       28      27 26    25 ....... 16   15 ........ 0
+//! [CLOSED][EXCLUSIVE][COUNTED][WANTED][ visits ][ brief leases ][ shared leases ]
 //! ```
+//!
+//! A lease lasts as long as its holder likes. A brief lease is for a call or a copy of the manager's own, which releases it
+//! without waiting for the holder of any other: who is refused because of brief leases alone may wait for their end.
 //!
 //! - CLOSED: the mover has the bytes, or the buffer is not resident.
 //! - COUNTED: the bytes are included in the pinned total, which has a cap. The first lease of a buffer fails with
 //!   [`LeaseError::Uncounted`]; the caller then adds the bytes to the total, under the lock of the word's owner, calls
 //!   [`LeaseWord::set_counted`], and tries again. The bit stays set after the last release, so that the next lease is
 //!   fast; the owner clears it by [`LeaseWord::clear_counted`] when the cap is reached, or by closing.
-//! - WANTED: the mover waits for the leases to end. The release of the last lease returns true.
+//! - EXCLUSIVE with a brief lease beside it is that brief lease's.
+//! - WANTED: the mover waits for the leases to end, or a caller for the brief ones. The release of the last lease, and of
+//!   the last brief one, returns true.
 //! - visits: leases since the visits were last taken, up to 3, for eviction policies. They are bits of this word
 //!   because the compare-and-swap that acquires a lease then updates them at no cost.
 //!
-//! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and shared leases; EXCLUSIVE excludes shared leases; a lease is held
-//! only while COUNTED.
+//! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and all leases; EXCLUSIVE excludes shared leases, and more than one brief
+//! lease; a lease that is not brief is held only while COUNTED.
 
 use crate::error::{Violation, ensure};
 use crate::sync::{AtomicU32, Ordering, seeded};
@@ -34,8 +39,13 @@ const WANTED: u32 = 1 << 28;
 /// One visit in the counter of visits, which has two bits, as S3-FIFO needs.
 const VISIT: u32 = 1 << 26;
 const VISITS: u32 = 3 * VISIT;
-/// Mask of the shared leases, and their maximum: 2^26 - 1, which is 67 million.
-const SHARED: u32 = VISIT - 1;
+/// One brief lease in their counter, which has ten bits: more calls of one buffer at once wait for each other.
+const BRIEF: u32 = 1 << 16;
+const BRIEFS: u32 = VISIT - BRIEF;
+/// Mask of the shared leases, and their maximum: 2^16 - 1.
+const SHARED: u32 = BRIEF - 1;
+/// The bits of all leases.
+const LEASES: u32 = EXCLUSIVE | BRIEFS | SHARED;
 
 /// Acquire: a new holder sees the writes of the mover and of the previous holder.
 #[inline(always)]
@@ -68,9 +78,11 @@ pub enum LeaseError {
     Closed,
     /// Another holder has a lease that excludes the call.
     Busy,
+    /// Only brief leases exclude the call: their holders release them without waiting.
+    Brief,
     /// The bytes are not counted as pinned yet: count them, then try again.
     Uncounted,
-    /// There are 2^26 - 1 shared leases already.
+    /// There are 2^16 - 1 shared leases already.
     TooMany,
 }
 
@@ -79,8 +91,9 @@ impl fmt::Display for LeaseError {
         f.write_str(match self {
             Self::Closed => "the bytes are being moved or are not here: wait until they are, then try again",
             Self::Busy => "another holder has a lease that excludes this one: wait until it is released",
+            Self::Brief => "a call or a copy has a brief lease that excludes this one: wait for its end",
             Self::Uncounted => "the bytes are not counted as pinned yet: count them, then try again",
-            Self::TooMany => "there are 67108863 shared leases of this buffer: give some back",
+            Self::TooMany => "there are 65535 shared leases of this buffer: give some back",
         })
     }
 }
@@ -121,8 +134,8 @@ impl LeaseWord {
     /// Acquires a shared lease and records a visit.
     ///
     /// # Errors
-    /// [`LeaseError::Closed`], [`LeaseError::Busy`] while an exclusive lease is held, [`LeaseError::Uncounted`],
-    /// [`LeaseError::TooMany`].
+    /// [`LeaseError::Closed`], [`LeaseError::Busy`] or [`LeaseError::Brief`] while an exclusive lease is held,
+    /// [`LeaseError::Uncounted`], [`LeaseError::TooMany`].
     #[inline]
     pub fn acquire_shared(&self) -> Result<(), LeaseError> {
         self.change(acquire_order(), |word| {
@@ -143,16 +156,17 @@ impl LeaseWord {
     pub fn release_shared(&self) -> bool {
         let before = self.word.fetch_sub(1, release_order());
         debug_assert!(before & SHARED != 0, "a lease is given back that nobody holds");
-        before & (SHARED | WANTED) == 1 | WANTED
+        before & (BRIEFS | SHARED | WANTED) == 1 | WANTED
     }
 
     /// Acquires the exclusive lease and records a visit.
     ///
     /// # Errors
-    /// [`LeaseError::Closed`], [`LeaseError::Busy`] while any lease is held, [`LeaseError::Uncounted`].
+    /// [`LeaseError::Closed`], [`LeaseError::Busy`] or [`LeaseError::Brief`] while any lease is held,
+    /// [`LeaseError::Uncounted`].
     #[inline]
     pub fn acquire_exclusive(&self) -> Result<(), LeaseError> {
-        self.change(acquire_order(), |word| match reason(word, EXCLUSIVE | SHARED) {
+        self.change(acquire_order(), |word| match reason(word, LEASES) {
             None => Ok(visited(word) | EXCLUSIVE),
             Some(refused) => Err(refused),
         })?;
@@ -170,6 +184,61 @@ impl LeaseWord {
         before & WANTED != 0
     }
 
+    /// Acquires a brief lease that others may share, and records a visit; the bytes need not be counted.
+    ///
+    /// If `yields`, it is refused while others are held that a caller waits for: else readers could keep a writer waiting
+    /// without end.
+    ///
+    /// # Errors
+    /// [`LeaseError::Closed`]; [`LeaseError::Busy`] or [`LeaseError::Brief`] while an exclusive lease is held;
+    /// [`LeaseError::Brief`] also where it yields, and while 2^10 - 1 brief leases are held.
+    #[inline]
+    pub fn acquire_brief(&self, yields: bool) -> Result<(), LeaseError> {
+        self.change(acquire_order(), |word| match excluded(word, EXCLUSIVE) {
+            Some(refused) => Err(refused),
+            None if word & BRIEFS == BRIEFS => Err(LeaseError::Brief),
+            None if yields && word & WANTED != 0 && word & BRIEFS != 0 => Err(LeaseError::Brief),
+            None => Ok(visited(word) + BRIEF),
+        })?;
+        Ok(())
+    }
+
+    /// Acquires a brief lease that excludes all others, and records a visit; the bytes need not be counted.
+    ///
+    /// # Errors
+    /// [`LeaseError::Closed`]; [`LeaseError::Busy`] or [`LeaseError::Brief`] while any lease is held.
+    #[inline]
+    pub fn acquire_brief_exclusive(&self) -> Result<(), LeaseError> {
+        self.change(acquire_order(), |word| match excluded(word, LEASES) {
+            Some(refused) => Err(refused),
+            None => Ok(visited(word) + (EXCLUSIVE | BRIEF)),
+        })?;
+        Ok(())
+    }
+
+    /// Releases a brief lease, exclusive or not. Caller must hold one: otherwise the word is corrupted.
+    ///
+    /// Returns true if it was the last brief one and WANTED was set, and clears WANTED: the caller must notify the mover
+    /// and those that wait for the end of brief leases.
+    #[inline]
+    #[must_use = "`true` asks to tell those that wait"]
+    pub fn release_brief(&self) -> bool {
+        let others = if seeded("lease_brief_lost") { BRIEFS | SHARED } else { BRIEFS };
+        let last = |word| word & (others | WANTED) == BRIEF | WANTED;
+        let released = self.change(release_order(), |word| {
+            debug_assert!(word & BRIEFS != 0, "a brief lease is given back that nobody holds");
+            let left = (word - BRIEF) & !EXCLUSIVE;
+            Ok(if last(word) { left & !WANTED } else { left })
+        });
+        released.is_ok_and(last)
+    }
+
+    /// Sets WANTED if brief leases are held, so that the release of the last one returns true; returns whether any are.
+    pub fn want_brief(&self) -> bool {
+        let want = |word| if word & BRIEFS == 0 { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
+        self.change(Ordering::Relaxed, want).is_ok()
+    }
+
     /// Sets COUNTED; returns false if it was set already.
     ///
     /// Caller must hold the lock under which the pinned total changes.
@@ -183,14 +252,17 @@ impl LeaseWord {
         Ok(before & COUNTED == 0)
     }
 
-    /// Clears COUNTED if no lease is held.
+    /// Clears COUNTED if no lease is held but brief ones.
     ///
     /// Returns true if it was set: the caller must subtract the bytes from the pinned total.
     ///
     /// # Errors
-    /// [`LeaseError::Busy`] while a lease is held.
+    /// [`LeaseError::Busy`] while a lease is held that is not brief.
     pub fn clear_counted(&self) -> Result<bool, LeaseError> {
-        let before = self.change(Ordering::Relaxed, |word| free(word).map(|()| word & !COUNTED))?;
+        let before = self.change(Ordering::Relaxed, |word| match free(word) {
+            Err(LeaseError::Busy) => Err(LeaseError::Busy),
+            _ => Ok(word & !COUNTED),
+        })?;
         Ok(before & COUNTED != 0)
     }
 
@@ -199,7 +271,8 @@ impl LeaseWord {
     /// Returns true if COUNTED was set: the caller must subtract the bytes from the pinned total.
     ///
     /// # Errors
-    /// [`LeaseError::Busy`] while a lease is held: sets WANTED, so that the release of the last lease returns true.
+    /// [`LeaseError::Busy`] or [`LeaseError::Brief`] while a lease is held: sets WANTED, so that the release of the last
+    /// lease returns true.
     /// [`LeaseError::Closed`] if the word is closed already.
     pub fn close(&self) -> Result<bool, LeaseError> {
         let before = self.change(close_order(), |word| {
@@ -210,7 +283,7 @@ impl LeaseWord {
             let wanted = if seeded("lease_wanted_lost") { word } else { word | WANTED };
             Ok(if busy { wanted } else { word & VISITS | CLOSED })
         })?;
-        if free(before).is_err() { Err(LeaseError::Busy) } else { Ok(before & COUNTED != 0) }
+        free(before).map(|()| before & COUNTED != 0)
     }
 
     /// Clears CLOSED, so that leases can be acquired again.
@@ -238,9 +311,20 @@ impl LeaseWord {
         self.word.load(Ordering::Relaxed) & COUNTED != 0
     }
 
-    /// Whether a shared lease is held at this moment.
+    /// Whether leases are held at this moment, and none is exclusive.
     pub fn is_shared(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & SHARED != 0
+        let word = self.word.load(Ordering::Relaxed);
+        word & LEASES != 0 && word & EXCLUSIVE == 0
+    }
+
+    /// Whether the word is closed at this moment.
+    pub fn is_closed(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Whether a lease that is not brief is held at this moment.
+    pub fn is_kept(&self) -> bool {
+        free(self.word.load(Ordering::Relaxed)) == Err(LeaseError::Busy)
     }
 
     /// Whether any lease is held at this moment.
@@ -282,11 +366,12 @@ impl LeaseWord {
     /// The invariant that is broken.
     pub fn check(&self) -> Result<(), Violation> {
         let word = self.word.load(Ordering::Relaxed);
-        let shut = word & CLOSED == 0 || word & (EXCLUSIVE | COUNTED | SHARED) == 0;
-        ensure(shut, "lease: CLOSED excludes EXCLUSIVE, COUNTED and shared leases", word)?;
-        let alone = word & EXCLUSIVE == 0 || word & SHARED == 0;
-        ensure(alone, "lease: EXCLUSIVE excludes shared leases", word)?;
-        ensure(free(word).is_ok() || word & COUNTED != 0, "lease: a lease is held only while COUNTED", word)
+        let shut = word & CLOSED == 0 || word & (COUNTED | LEASES) == 0;
+        ensure(shut, "lease: CLOSED excludes EXCLUSIVE, COUNTED and all leases", word)?;
+        let alone = word & EXCLUSIVE == 0 || word & SHARED == 0 && word & BRIEFS <= BRIEF;
+        ensure(alone, "lease: EXCLUSIVE excludes shared leases, and more than one brief lease", word)?;
+        let kept = free(word) == Err(LeaseError::Busy);
+        ensure(!kept || word & COUNTED != 0, "lease: a lease that is not brief is held only while COUNTED", word)
     }
 }
 
@@ -298,18 +383,28 @@ fn visited(word: u32) -> u32 {
 
 /// Why a lease that excludes the leases in the mask `others` cannot be acquired; `None` if it can.
 #[inline]
-fn reason(word: u32, others: u32) -> Option<LeaseError> {
+fn excluded(word: u32, others: u32) -> Option<LeaseError> {
     match word {
         _ if word & CLOSED != 0 => Some(LeaseError::Closed),
-        _ if word & others != 0 => Some(LeaseError::Busy),
-        _ if word & COUNTED == 0 => Some(LeaseError::Uncounted),
+        _ if word & others != 0 => free(word).err(),
         _ => None,
     }
 }
 
-/// `Ok` if no lease is held, else [`LeaseError::Busy`].
+/// As [`excluded`], of a lease that needs COUNTED.
+#[inline]
+fn reason(word: u32, others: u32) -> Option<LeaseError> {
+    excluded(word, others).or((word & COUNTED == 0).then_some(LeaseError::Uncounted))
+}
+
+/// `Ok` if no lease is held; [`LeaseError::Brief`] if all that are held are brief, else [`LeaseError::Busy`].
+#[inline]
 fn free(word: u32) -> Result<(), LeaseError> {
-    if word & (EXCLUSIVE | SHARED) == 0 { Ok(()) } else { Err(LeaseError::Busy) }
+    match word & LEASES {
+        0 => Ok(()),
+        held if held & SHARED == 0 && held & BRIEFS != 0 => Err(LeaseError::Brief),
+        _ => Err(LeaseError::Busy),
+    }
 }
 
 #[cfg(all(test, not(loom)))]

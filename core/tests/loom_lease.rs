@@ -8,6 +8,7 @@
 // seeded-env: lease_open_relaxed
 // seeded-env: lease_close_blind
 // seeded-env: lease_wanted_lost
+// seeded-env: lease_brief_lost
 #![cfg(loom)]
 
 mod explore;
@@ -179,5 +180,50 @@ fn a_writer_sees_what_the_writer_before_left() {
         assert!(mine || theirs, "one of them at least");
         let value = world.read().map(|(value, _)| value);
         assert!(value == Some(2) && theirs || value == Some(3) && mine);
+    });
+}
+
+/// A call that writes, and a second caller that waits for its end while a lessee reads.
+#[test]
+fn a_caller_that_waits_for_a_call_is_told() {
+    explore(|| {
+        let world = World::new(true);
+        let other = world.clone();
+        let reader = thread::spawn(move || {
+            other.lease.acquire_brief(true).ok()?;
+            let value = other.tiers[other.place()].with(|bytes| read(bytes));
+            Some((value, other.lease.release_brief()))
+        });
+        let other = world.clone();
+        let lessee = thread::spawn(move || other.read());
+        let written = world.lease.acquire_brief_exclusive();
+        if written.is_ok() {
+            world.tiers[world.place()].with_mut(|bytes| write(bytes, 2));
+            assert!(!world.lease.release_brief(), "no caller waits");
+        }
+        let waits = written == Err(LeaseError::Brief) && world.lease.want_brief();
+        let (read, _) = (reader.join().expect("no panic"), lessee.join().expect("no panic"));
+        assert!(!waits || read.is_some_and(|(_, told)| told), "the release of the last brief lease tells the caller");
+        world.lease.check().expect("sound");
+        assert!(!world.lease.is_held(), "no lease is lost");
+    });
+}
+
+#[test]
+fn a_mover_sees_what_a_call_left() {
+    explore(|| {
+        let world = World::new(true);
+        let other = world.clone();
+        let writer = thread::spawn(move || {
+            other.lease.acquire_brief_exclusive().ok()?;
+            other.tiers[other.place()].with_mut(|bytes| write(bytes, 2));
+            Some(other.lease.release_brief())
+        });
+        let moved = world.shift();
+        let wrote = writer.join().expect("no panic");
+        assert!(moved.is_ok() || wrote == Some(true), "a mover that was refused is told");
+        let _ = world.lease.set_counted();
+        let value = world.read().map(|(value, _)| value);
+        assert_eq!(value, Some(if wrote.is_some() { 2 } else { 1 }));
     });
 }

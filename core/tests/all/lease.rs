@@ -9,6 +9,10 @@ enum Call {
     Unshare,
     Exclude,
     Include,
+    Brief { yields: bool },
+    BriefExclude,
+    BriefRelease,
+    WantBrief,
     Count,
     Uncount,
     Close,
@@ -17,11 +21,16 @@ enum Call {
     Visits,
 }
 
-const CALLS: [Call; 10] = [
+const CALLS: [Call; 15] = [
     Call::Share,
     Call::Unshare,
     Call::Exclude,
     Call::Include,
+    Call::Brief { yields: false },
+    Call::Brief { yields: true },
+    Call::BriefExclude,
+    Call::BriefRelease,
+    Call::WantBrief,
     Call::Count,
     Call::Uncount,
     Call::Close,
@@ -35,6 +44,10 @@ const CALLS: [Call; 10] = [
 struct Record {
     shared: u32,
     exclusive: bool,
+    /// Number of brief leases.
+    briefs: u32,
+    /// The only brief lease is exclusive.
+    alone: bool,
     counted: bool,
     closed: bool,
     wanted: bool,
@@ -42,18 +55,27 @@ struct Record {
 }
 
 impl Record {
-    fn held(&self) -> bool {
+    /// A lease is held that is not brief.
+    fn kept(&self) -> bool {
         self.shared > 0 || self.exclusive
     }
 
-    /// The error for a lease that excludes `others`.
-    fn refusal(&self, others: bool) -> Result<(), LeaseError> {
+    fn held(&self) -> bool {
+        self.kept() || self.briefs > 0
+    }
+
+    /// The error for a lease that excludes leases that are not brief (`kept`), and `brief` ones.
+    fn refusal(&self, kept: bool, brief: bool) -> Result<(), LeaseError> {
         match () {
             () if self.closed => Err(LeaseError::Closed),
-            () if others => Err(LeaseError::Busy),
-            () if !self.counted => Err(LeaseError::Uncounted),
+            () if kept => Err(LeaseError::Busy),
+            () if brief => Err(LeaseError::Brief),
             () => Ok(()),
         }
+    }
+
+    fn counted(&self) -> Result<(), LeaseError> {
+        if self.counted { Ok(()) } else { Err(LeaseError::Uncounted) }
     }
 
     fn visit(&mut self) {
@@ -65,7 +87,7 @@ impl Record {
 fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
     match call {
         Call::Share => {
-            let expected = record.refusal(record.exclusive);
+            let expected = record.refusal(record.exclusive, record.alone).and_then(|()| record.counted());
             assert_eq!(lease.acquire_shared(), expected);
             if expected.is_ok() {
                 record.shared += 1;
@@ -74,10 +96,10 @@ fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
         }
         Call::Unshare if record.shared > 0 => {
             record.shared -= 1;
-            assert_eq!(lease.release_shared(), record.shared == 0 && record.wanted);
+            assert_eq!(lease.release_shared(), !record.held() && record.wanted);
         }
         Call::Exclude => {
-            let expected = record.refusal(record.held());
+            let expected = record.refusal(record.kept(), record.held()).and_then(|()| record.counted());
             assert_eq!(lease.acquire_exclusive(), expected);
             if expected.is_ok() {
                 record.exclusive = true;
@@ -88,16 +110,44 @@ fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
             record.exclusive = false;
             assert_eq!(lease.release_exclusive(), record.wanted);
         }
-        Call::Unshare | Call::Include => {}
+        Call::Brief { yields } => {
+            let others = record.alone || yields && record.wanted && record.briefs > 0;
+            let expected = record.refusal(record.exclusive, others);
+            assert_eq!(lease.acquire_brief(yields), expected);
+            if expected.is_ok() {
+                record.briefs += 1;
+                record.visit();
+            }
+        }
+        Call::BriefExclude => {
+            let expected = record.refusal(record.kept(), record.held());
+            assert_eq!(lease.acquire_brief_exclusive(), expected);
+            if expected.is_ok() {
+                (record.briefs, record.alone) = (1, true);
+                record.visit();
+            }
+        }
+        Call::BriefRelease if record.briefs > 0 => {
+            record.briefs -= 1;
+            record.alone = false;
+            let told = record.briefs == 0 && record.wanted;
+            assert_eq!(lease.release_brief(), told);
+            record.wanted &= !told;
+        }
+        Call::WantBrief => {
+            assert_eq!(lease.want_brief(), record.briefs > 0);
+            record.wanted |= record.briefs > 0;
+        }
+        Call::Unshare | Call::Include | Call::BriefRelease => {}
         Call::Count => {
             let expected = if record.closed { Err(LeaseError::Closed) } else { Ok(!record.counted) };
             assert_eq!(lease.set_counted(), expected);
             record.counted |= !record.closed;
         }
         Call::Uncount => {
-            let expected = if record.held() { Err(LeaseError::Busy) } else { Ok(record.counted) };
+            let expected = if record.kept() { Err(LeaseError::Busy) } else { Ok(record.counted) };
             assert_eq!(lease.clear_counted(), expected);
-            record.counted &= record.held();
+            record.counted &= record.kept();
         }
         Call::Close => close(lease, record),
         Call::Reopen => {
@@ -111,19 +161,22 @@ fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
         Call::Visits => assert_eq!(lease.take_visits(), std::mem::take(&mut record.visits)),
     }
     lease.check().expect("every invariant holds");
-    assert_eq!(lease.is_held(), record.held());
+    let shared = record.shared > 0 || record.briefs > 0 && !record.alone;
+    assert_eq!((lease.is_held(), lease.is_kept(), lease.is_shared()), (record.held(), record.kept(), shared));
+    assert_eq!((lease.is_closed(), lease.is_counted()), (record.closed, record.counted));
 }
 
 fn close(lease: &LeaseWord, record: &mut Record) {
     let expected = match () {
         () if record.closed => Err(LeaseError::Closed),
-        () if record.held() => Err(LeaseError::Busy),
+        () if record.kept() => Err(LeaseError::Busy),
+        () if record.held() => Err(LeaseError::Brief),
         () => Ok(record.counted),
     };
     assert_eq!(lease.close(), expected);
     match expected {
         Ok(_) => (record.closed, record.counted, record.wanted) = (true, false, false),
-        Err(refused) => record.wanted |= refused == LeaseError::Busy,
+        Err(refused) => record.wanted |= refused != LeaseError::Closed,
     }
 }
 

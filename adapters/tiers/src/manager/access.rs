@@ -3,7 +3,7 @@
 //! Promises upward: a read returns what was written last, or an error; later reads see a write whole, or not at all if
 //! it failed in a file tier.
 //!
-//! In memory, calls hold `call_lock` and a lease while they copy. In files, a write stores new pieces beside the old
+//! In memory, calls hold a brief lease while they copy. In files, a write stores new pieces beside the old
 //! ones and then replaces all of them at once. On a device, reads copy the range; a write first moves the bytes to
 //! memory, or to files, since a failed copy to a device would leave a mixture of old and new bytes.
 
@@ -12,12 +12,15 @@ use super::block::{HostBlock, TransferMemory};
 use super::buffer_state::{BufferState, TierCopy};
 use super::device_tier::DeviceCopy;
 use super::error::Error;
+use super::lease_word::{Attempt, Purpose};
 use super::migration::CHUNKS;
+use super::phase::{Phase, PhaseEvent};
 use super::raw_bytes::RawBytes;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::ops::Range;
 use std::sync::Arc;
+use terrace_core::lease::LeaseError;
 use terrace_core::residence::Tier;
 use terrace_file::Piece;
 
@@ -47,55 +50,57 @@ impl ManagerShared {
         end.map(drop).ok_or(Error::OutOfBounds { offset, bytes, of: buffer.bytes })
     }
 
-    /// Reads from memory without waiting; the caller must hold `call_lock`. `None` if memory does not have the newest
-    /// bytes.
-    pub(super) fn read_memory(&self, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<Option<()>, Error> {
-        let _call = buffer.call();
-        let Some(start) = self.acquire_shared_memory(buffer, u64::MAX)? else {
-            // The bytes of a buffer that was never written are zeros, wherever its memory is.
-            let zeros = !buffer.is_freed() && buffer.copies().is_untouched();
-            return Ok(zeros.then(|| to.fill(0)));
-        };
-        // SAFETY: a shared lease is held; the caller checked the range.
-        unsafe { RawBytes::new(start, buffer.bytes as usize).read(offset as usize, to) };
-        self.release_shared(buffer);
-        self.uncount_over_cap(buffer);
-        Ok(Some(()))
+    /// Reads from memory without waiting.
+    pub(super) fn read_memory(&self, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<Attempt<()>, Error> {
+        let lease = self.acquire_for_call(buffer)?;
+        // The bytes of a buffer that was never written are zeros, wherever its memory is.
+        if matches!(lease, Attempt::Elsewhere) && !buffer.is_freed() && buffer.copies().is_untouched() {
+            to.fill(0);
+            return Ok(Attempt::Taken(()));
+        }
+        lease.and_then(|lease| {
+            let Some(memory) = lease.memory else { return Ok(Attempt::Elsewhere) };
+            // SAFETY: a shared lease is held; the caller checked the range.
+            unsafe { memory.read(offset as usize, to) };
+            Ok(Attempt::Taken(()))
+        })
     }
 
-    /// Writes to memory without waiting; the caller must hold `call_lock` exclusively. `None` if memory does not have
-    /// the newest bytes.
+    /// Writes to memory without waiting.
     pub(super) fn write_memory(
         self: &Arc<Self>,
         buffer: &BufferState,
         offset: u64,
         from: &[u8],
-    ) -> Result<Option<()>, Error> {
-        let _call = buffer.call();
+    ) -> Result<Attempt<()>, Error> {
         let range = (offset, from.len() as u64);
-        let Some(start) = self.acquire_exclusive_memory(buffer, range, u64::MAX)? else {
-            return self.write_blank(buffer, offset, from);
+        let start = match self.acquire_exclusive_memory(buffer, range, Purpose::Call)? {
+            Attempt::Taken(start) => start,
+            Attempt::Elsewhere => return self.write_blank(buffer, offset, from),
+            Attempt::Brief => return Ok(Attempt::Brief),
         };
         // SAFETY: the exclusive lease is held; the caller checked the range.
         unsafe { RawBytes::new(start, buffer.bytes as usize).write(offset as usize, from) };
-        self.release_exclusive(buffer);
-        self.uncount_over_cap(buffer);
-        Ok(Some(()))
+        self.release_exclusive(buffer, Purpose::Call);
+        Ok(Attempt::Taken(()))
     }
 
-    /// Claims the blank memory of a buffer that was never written. `None` if it has none, or moves, or is busy.
+    /// Claims the blank memory of a buffer that was never written, if it has such memory and is not in use.
     ///
     /// # Errors
     /// [`Error::Leased`] if the memory is to be written while the copy on a device, which is zeros, is leased.
-    fn claim_blank(&self, buffer: &BufferState, writes: bool) -> Result<Option<(Tier, Arc<HostBlock>)>, Error> {
+    fn claim_blank(&self, buffer: &BufferState, writes: bool) -> Result<Attempt<(Tier, Arc<HostBlock>)>, Error> {
         let mut state = self.state();
-        let moving = state.ledger.view(buffer.id)?.moving || state.busy.contains(&buffer.id);
-        let Some(blank) = buffer.copies().blank().filter(|_| !moving) else { return Ok(None) };
-        if writes && !state.close(buffer) {
-            return Err(Error::Leased);
+        state.ledger.view(buffer.id)?;
+        let blank = buffer.copies().blank();
+        let Some(blank) = blank.filter(|_| buffer.phase.get() == Phase::Settled) else { return Ok(Attempt::Elsewhere) };
+        match if writes { state.close(buffer) } else { Ok(()) } {
+            Ok(()) => {}
+            Err(LeaseError::Brief) => return Ok(Attempt::Brief),
+            Err(_) => return Err(Error::Leased),
         }
-        state.busy.insert(buffer.id);
-        Ok(Some(blank))
+        buffer.phase.advance(PhaseEvent::Claim);
+        Ok(Attempt::Taken(blank))
     }
 
     /// Opens memory that [`claim_blank`](Self::claim_blank) claimed, once it is initialised.
@@ -121,24 +126,25 @@ impl ManagerShared {
         recorded.map_err(Into::into)
     }
 
-    /// Writes to the blank memory of a buffer that was never written, and zeroes the rest of it. `None` if it has none.
-    fn write_blank(self: &Arc<Self>, buffer: &BufferState, offset: u64, from: &[u8]) -> Result<Option<()>, Error> {
-        let Some(blank) = self.claim_blank(buffer, true)? else { return Ok(None) };
-        let (bytes, at, end) = (buffer.bytes as usize, offset as usize, offset as usize + from.len());
-        let memory = blank.1.raw_bytes().first(bytes);
-        // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
-        unsafe { memory.zero(0, at) };
-        // SAFETY: as above; the caller checked the range.
-        unsafe { memory.write(at, from) };
-        // SAFETY: as above.
-        unsafe { memory.zero(end, bytes - end) };
-        self.open_blank(buffer, blank, buffer.chunks(offset, from.len() as u64)).map(Some)
+    /// Writes to the blank memory of a buffer that was never written, and zeroes the rest of it.
+    fn write_blank(self: &Arc<Self>, buffer: &BufferState, offset: u64, from: &[u8]) -> Result<Attempt<()>, Error> {
+        self.claim_blank(buffer, true)?.and_then(|blank| {
+            let (bytes, at, end) = (buffer.bytes as usize, offset as usize, offset as usize + from.len());
+            let memory = blank.1.raw_bytes().first(bytes);
+            // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
+            unsafe { memory.zero(0, at) };
+            // SAFETY: as above; the caller checked the range.
+            unsafe { memory.write(at, from) };
+            // SAFETY: as above.
+            unsafe { memory.zero(end, bytes - end) };
+            self.open_blank(buffer, blank, buffer.chunks(offset, from.len() as u64)).map(Attempt::Taken)
+        })
     }
 
     /// Zeroes the memory of a buffer that was never written, if it is blank.
     pub(super) fn zero_blank(self: &Arc<Self>, buffer: &BufferState) -> Result<(), Error> {
         if buffer.copies().blank().is_some()
-            && let Some(blank) = self.claim_blank(buffer, false)?
+            && let Attempt::Taken(blank) = self.claim_blank(buffer, false)?
         {
             // SAFETY: the buffer is claimed, and no lease is of blank memory: no other thread uses it.
             unsafe { blank.1.raw_bytes().zero(0, buffer.bytes as usize) };
@@ -155,7 +161,7 @@ impl ManagerShared {
         self.zero_blank(buffer)?;
         let state = self.state();
         let view = state.ledger.view(buffer.id)?;
-        if view.moving || state.busy.contains(&buffer.id) {
+        if buffer.phase.get() != Phase::Settled {
             return Ok(DataLocation::Moving);
         }
         if self.newest(&view.residence, Medium::Memory).is_some() {
@@ -189,34 +195,40 @@ impl ManagerShared {
     /// Reads a range of a buffer from the tier that has its newest bytes.
     pub(super) async fn read(self: &Arc<Self>, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         Self::inside(buffer, offset, to.len() as u64)?;
-        let (tier, parts) = loop {
-            let guard = buffer.call_lock.read().await;
+        loop {
             // Listens before it checks, so that no notification is missed.
             let changed = buffer.changed().listen();
-            if self.read_memory(buffer, offset, to)?.is_some() {
-                return Ok(());
+            match self.read_memory(buffer, offset, to)? {
+                Attempt::Taken(()) => return Ok(()),
+                Attempt::Brief => {
+                    buffer.brief_leases_end().await;
+                    continue;
+                }
+                Attempt::Elsewhere => {}
             }
             match self.location(buffer)? {
                 DataLocation::File(tier) => {
                     if let Some(parts) = self.parts(buffer, tier, buffer.chunks(offset, to.len() as u64)) {
-                        break (tier, parts);
+                        self.touch(buffer.id);
+                        return self.read_pieces(buffer, (tier, parts), offset, to).await;
                     }
                 }
-                DataLocation::Device => {
-                    let _call = buffer.call();
-                    if let Some(_held) = self.acquire_for_call(buffer)?
-                        && let Some(copy) = self.device_copy(buffer)
-                    {
-                        return self.read_device(buffer, &copy, offset, to).await;
+                DataLocation::Device => match self.acquire_for_call(buffer)? {
+                    Attempt::Taken(_lease) => {
+                        if let Some(copy) = self.device_copy(buffer) {
+                            return self.read_device(buffer, &copy, offset, to).await;
+                        }
                     }
-                }
+                    Attempt::Brief => {
+                        buffer.brief_leases_end().await;
+                        continue;
+                    }
+                    Attempt::Elsewhere => {}
+                },
                 DataLocation::Memory | DataLocation::Moving => {}
             }
-            drop(guard);
             changed.await;
-        };
-        self.touch(buffer.id);
-        self.read_pieces(buffer, (tier, parts), offset, to).await
+        }
     }
 
     /// Reads a range of a buffer from its pieces in a file tier, many at once.
@@ -289,23 +301,20 @@ impl ManagerShared {
             return Ok(());
         }
         let tier = loop {
-            let guard = buffer.call_lock.write().await;
-            let (copies, changed) = (buffer.shared_copies(), buffer.changed().listen());
-            match self.write_memory(buffer, offset, from) {
-                Ok(None) => {}
-                Err(Error::Leased) if buffer.had_shared_copy_since(copies) => {
-                    drop(guard);
-                    buffer.wait_for_shared_copy().await;
+            // Listens before it checks, so that no notification is missed.
+            let changed = buffer.changed().listen();
+            match self.write_memory(buffer, offset, from)? {
+                Attempt::Taken(()) => return Ok(()),
+                Attempt::Brief => {
+                    buffer.brief_leases_end().await;
                     continue;
                 }
-                written => return written.map(drop),
+                Attempt::Elsewhere => {}
             }
             if let Some(tier) = self.claim_for_write(buffer)? {
                 break tier;
             }
-            let location = self.location(buffer)?;
-            drop(guard);
-            match location {
+            match self.location(buffer)? {
                 DataLocation::Device => self.leave_device(buffer).await?,
                 _ => changed.await,
             }
@@ -338,16 +347,13 @@ impl ManagerShared {
         }
     }
 
-    /// Marks a buffer as busy if only files have its bytes, so that no migration and no other write begins; returns its
-    /// tier. `None` if another tier has the bytes too, a migration is in progress, or the buffer is busy already.
+    /// Claims a buffer if only files have its bytes, so that no copy and no other write begins; returns its tier. `None`
+    /// if another tier has the bytes too, a copy is in progress, or the buffer is claimed already.
     fn claim_for_write(&self, buffer: &BufferState) -> Result<Option<Tier>, Error> {
-        let mut state = self.state();
-        let view = state.ledger.view(buffer.id)?;
-        let best = view.residence.best();
-        if view.moving || self.medium(best) != Medium::File || !state.busy.insert(buffer.id) {
-            return Ok(None);
-        }
-        Ok(Some(best))
+        let state = self.state();
+        let best = state.ledger.view(buffer.id)?.residence.best();
+        let claimed = self.medium(best) == Medium::File && buffer.phase.advance(PhaseEvent::Claim);
+        Ok(claimed.then_some(best))
     }
 
     /// Stores new pieces for the chunks that a range overlaps, beside the old ones.

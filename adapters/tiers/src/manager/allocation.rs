@@ -9,6 +9,7 @@ use super::buffer_state::{BufferState, TierCopy};
 use super::durable::MAX_NAME_BYTES;
 use super::error::Error;
 use super::migration::catch_copy_panic;
+use super::phase::PhaseEvent;
 use super::state::State;
 use super::{BufferOptions, ManagerShared, TierStorage};
 use crate::ledger::{BufferId, LedgerEvent, Medium, Refusal, RefusalReason};
@@ -57,7 +58,7 @@ impl State {
                     waiter.sender.send(Ok(buffer)).err().map(|_| LedgerEvent::Free { id })
                 }
                 None => {
-                    self.busy.insert(id);
+                    buffer.phase.advance(PhaseEvent::Claim);
                     shared.allocate_memory(buffer, tier, waiter.sender);
                     None
                 }
@@ -197,7 +198,7 @@ impl ManagerShared {
             // Frees the buffer if no caller waits any more or there is no memory, before anything else can be decided
             // about it. The ledger may refuse that: a caller that has opened the buffer by name may hold a lease.
             if sender.send(outcome).is_err() || failed {
-                state.freed_when_idle.insert(buffer.id);
+                buffer.phase.advance(PhaseEvent::Abandon);
             }
             state.unclaim(&shared, &buffer);
             if let Some(refused) = refused {
@@ -270,7 +271,7 @@ impl Drop for AllocationRequest<'_> {
         // The ledger rejects the event while the buffer is being allocated: then the allocating task frees it, as there
         // is no receiver. It also rejects the event if the buffer is freed already.
         let _ = match self.outcome.try_recv() {
-            Ok(Some(Ok(buffer))) => state.free(self.shared, &buffer),
+            Ok(Some(Ok(buffer))) => state.free(self.shared, &buffer).map(drop),
             _ => state.handle(self.shared, LedgerEvent::Cancel { ticket: self.ticket }),
         };
         self.shared.unlock(state);

@@ -1,21 +1,21 @@
-//! State of one buffer: its lease word and its copies.
+//! State of one buffer: its phase, its lease word and its copies.
 //!
 //! Promises upward: while a lease is held, `best` is the address of all bytes of the buffer, and these are the newest;
 //! it is null where only a device addresses them.
+//! Asks from below: [`phase`](super::phase), the state machine, which says when the word is closed.
 //!
 //! Invariants:
-//! - the word is closed whenever only files have the newest bytes, and while anything but a lease changes `best`, a
-//!   copy in memory or on a device, or its bytes
+//! - while anything but a lease changes `best`, a copy in memory or on a device, or its bytes, the word is closed
 //! - chunk `i` of a tier's pieces is the newest if its version is `versions[i]`; version 0 was never written, and is
 //!   zeros
 
 use super::block::HostBlock;
 use super::device_tier::DeviceCopy;
+use super::phase::{Phase, PhaseCell};
 use crate::ledger::BufferId;
-use async_lock::RwLock;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::lease::LeaseWord;
 use terrace_core::residence::Tier;
@@ -35,23 +35,12 @@ pub(super) struct BufferState {
     /// The mapped file that has the bytes, if the buffer is one: then the ledger does not know it, and it has no
     /// copies.
     pub mapped: Option<Box<MappedFile>>,
+    pub phase: PhaseCell,
     pub lease: LeaseWord,
     pub best: AtomicPtr<u8>,
-    pub freed: AtomicBool,
     copies: Mutex<BufferCopies>,
-    /// Calls that read hold this lock shared, calls that write hold it exclusively, so that calls wait for each other.
-    /// A call does not wait for a lease that a user holds: it is refused.
-    pub call_lock: RwLock<()>,
-    /// Number of calls that have begun; each call releases its lease before it ends.
-    begun: AtomicUsize,
-    /// Number of calls that have ended.
-    ended: AtomicUsize,
-    /// Number of beginnings and ends of shared copies: copies to another tier, made while others read, each under a
-    /// shared lease of its own. Odd while one is in progress. Changed under the manager's lock, before the lease is
-    /// acquired and after it is released.
-    shared_copies: AtomicUsize,
-    /// Notified when a migration has ended. The manager's lock is held then, so only tasks may listen. Created by the
-    /// first listener.
+    /// Notified when a copy or a claim has ended, and when brief leases have that a caller waits for. The manager's lock
+    /// is held then, so only tasks may listen. Created by the first listener.
     changed: OnceLock<Box<Notify>>,
 }
 
@@ -117,14 +106,10 @@ impl BufferState {
             chunk,
             metadata_bytes: 0,
             mapped: None,
+            phase: PhaseCell::new(),
             lease: LeaseWord::closed(),
             best: AtomicPtr::default(),
-            freed: AtomicBool::new(false),
             copies: Mutex::new(copies),
-            call_lock: RwLock::new(()),
-            begun: AtomicUsize::new(0),
-            ended: AtomicUsize::new(0),
-            shared_copies: AtomicUsize::new(0),
             changed: OnceLock::new(),
         }
     }
@@ -152,99 +137,29 @@ impl BufferState {
         left.min(self.chunk as u64) as usize
     }
 
-    /// Opens the lease word over the newest bytes, in a memory tier or else on a device, if there is a copy. The word
-    /// must be closed; only after a shared copy (one made while others read) it is open already, and stays open.
-    pub(super) fn open(&self, memory: Option<Tier>, device: Option<Tier>) {
+    /// The address of the newest bytes, null if only a device has them; `None` if they cannot be leased. `memory` and
+    /// `device` are the tiers that have the newest bytes.
+    pub(super) fn leasable(&self, memory: Option<Tier>, device: Option<Tier>) -> Option<*mut u8> {
         let copies = self.copies();
         let start = memory.and_then(|tier| copies.memory(tier)).map(|block| block.pointer());
-        let copy = device.is_some_and(|tier| copies.device(tier).is_some());
-        if start.is_some() || copy {
-            // Release: a reader on a device may hold a shared lease and then see this address; it must also see the
-            // bytes there.
-            self.best.store(start.unwrap_or(std::ptr::null_mut()), Ordering::Release);
-            self.lease.reopen();
-        }
+        start.or_else(|| device.and_then(|tier| copies.device(tier)).map(|_| std::ptr::null_mut()))
     }
 
-    /// Registers a call until the returned value is dropped. The caller must hold `call_lock`.
-    pub(super) fn call(&self) -> impl Drop + '_ {
-        struct Call<'a>(&'a AtomicUsize);
-        impl Drop for Call<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        // A thread that sees the lease that this call acquires next must also see this count.
-        fence(Ordering::SeqCst);
-        Call(&self.ended)
+    /// Opens the lease word over the newest bytes, which are at this address.
+    pub(super) fn open(&self, start: *mut u8) {
+        // Release: a reader on a device may hold a shared lease and then see this address; it must also see the
+        // bytes there.
+        self.best.store(start, Ordering::Release);
+        self.lease.reopen();
     }
 
-    /// Number of calls that have ended so far.
-    pub(super) fn ended_calls(&self) -> usize {
-        self.ended.load(Ordering::SeqCst)
-    }
-
-    /// Whether a call was active since the time when `ended` calls had ended. If so, the lease that caused a refusal
-    /// may have been that call's.
-    pub(super) fn had_call_since(&self, ended: usize) -> bool {
-        fence(Ordering::SeqCst);
-        self.begun.load(Ordering::SeqCst) != ended
-    }
-
-    /// Waits until the active calls have ended.
-    pub(super) async fn wait_for_calls(&self) {
-        drop(self.call_lock.write().await);
-    }
-
-    /// Acquires the shared lease of a copy to another tier that is made while others read; returns false if it is
-    /// refused.
-    pub(super) fn begin_shared_copy(&self) -> bool {
-        self.shared_copies.fetch_add(1, Ordering::SeqCst);
-        // A thread that sees the lease that the copy acquires next must also see this count.
-        fence(Ordering::SeqCst);
-        let shared = self.lease.acquire_shared().is_ok();
-        if !shared {
-            self.shared_copies.fetch_add(1, Ordering::SeqCst);
-        }
-        shared
-    }
-
-    /// Releases the lease of a shared copy (one made while others read), if one is in progress; returns whether that
-    /// lease blocked a migration.
-    pub(super) fn end_shared_copy(&self) -> bool {
-        if !self.has_shared_copy() {
-            return false;
-        }
-        let wanted = self.lease.release_shared();
-        self.shared_copies.fetch_add(1, Ordering::SeqCst);
-        wanted
-    }
-
-    /// The current count of shared copies, as a mark for [`had_shared_copy_since`](Self::had_shared_copy_since).
-    pub(super) fn shared_copies(&self) -> usize {
-        self.shared_copies.load(Ordering::SeqCst)
-    }
-
-    /// Whether a shared copy (one made while others read) is in progress.
-    pub(super) fn has_shared_copy(&self) -> bool {
-        self.shared_copies() % 2 == 1
-    }
-
-    /// Whether a shared copy (one made while others read) was active since the mark `since`. If so, the lease that
-    /// caused a refusal may have been that copy's.
-    pub(super) fn had_shared_copy_since(&self, since: usize) -> bool {
-        fence(Ordering::SeqCst);
-        since % 2 == 1 || self.shared_copies() != since
-    }
-
-    /// The notification that a migration of the buffer has ended.
+    /// The notification that a copy or a claim of the buffer has ended, or brief leases.
     pub(super) fn changed(&self) -> &Notify {
         self.changed.get_or_init(Box::default)
     }
 
-    /// Notifies listeners that a migration has ended. A caller that begins to listen only now misses nothing: it checks
-    /// the buffer's state afterwards, under the manager's lock.
+    /// Notifies listeners of a change. A caller that begins to listen only now misses nothing: it checks the buffer's
+    /// state afterwards.
     pub(super) fn notify_changed(&self) {
         if let Some(changed) = self.changed.get() {
             changed.notify();
@@ -256,17 +171,17 @@ impl BufferState {
         self.named.as_ref().map(|named| named.name.as_str())
     }
 
-    /// Waits until no shared copy (one made while others read) is in progress.
-    pub(super) async fn wait_for_shared_copy(&self) {
+    /// Waits until the brief leases that are held have ended. Any thread may hold one, but none waits for another's.
+    pub(super) async fn brief_leases_end(&self) {
         // Listens before it checks, so that no notification is missed.
         let changed = self.changed().listen();
-        if self.has_shared_copy() {
+        if self.lease.want_brief() {
             changed.await;
         }
     }
 
     pub(super) fn is_freed(&self) -> bool {
-        self.freed.load(Ordering::Acquire)
+        self.phase.get() == Phase::Freed
     }
 }
 

@@ -9,7 +9,6 @@ use crate::ledger::{Ledger, Medium, Settings, TenantQuota, TierSpec};
 use crate::policy::PolicyKind;
 use async_lock::Semaphore;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::pressure::Level;
@@ -331,7 +330,6 @@ impl ManagerBuilder {
             tiers,
             chunk,
             pinned_cap,
-            over_cap: AtomicBool::new(false),
             on_pressure: self.on_pressure,
             staged: Semaphore::new((stage / chunk as u64) as usize),
             lease_gate: Arc::default(),

@@ -8,6 +8,7 @@
 use super::buffer_state::BufferState;
 use super::error::Error;
 use super::lease_gate::Lessee;
+use super::lease_word::{Attempt, Purpose};
 use super::{Buffer, DataLocation, ManagerShared, TierStorage};
 use crate::ledger::{LedgerEvent, Medium};
 use std::fmt;
@@ -127,22 +128,21 @@ impl Buffer {
     /// # Errors
     /// As [`lease_device`](Self::lease_device).
     pub fn try_lease_device(&self) -> Result<Option<DeviceLease<'_>>, Error> {
-        self.try_among(&self.shared.device_tiers(None)?)
+        self.try_among(&self.shared.device_tiers(None)?)?.now()
     }
 
-    fn try_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLease<'_>>, Error> {
+    fn try_among(&self, tiers: &[Tier]) -> Result<Attempt<DeviceLease<'_>>, Error> {
         let (shared, buffer) = (&*self.shared, &*self.handle.buffer);
         shared.check_process()?;
         buffer.check_unmapped()?;
-        if shared.acquire_shared(buffer, shared.pinned_cap)?.is_none() {
-            return Ok(None);
-        }
-        // While the lease is held, the bytes are not moved.
-        let on = shared.on_device(buffer, tiers);
-        if !matches!(on, Ok(Some(_))) {
-            shared.release_shared(buffer);
-        }
-        Ok(on?.map(|on| DeviceLease { buffer: self, on }))
+        shared.acquire_shared(buffer, Purpose::Lease)?.and_then(|_| {
+            // While the lease is held, the bytes are not moved.
+            let on = shared.on_device(buffer, tiers);
+            if !matches!(on, Ok(Some(_))) {
+                shared.release_shared(buffer, Purpose::Lease);
+            }
+            Ok(on?.map_or(Attempt::Elsewhere, |on| Attempt::Taken(DeviceLease { buffer: self, on })))
+        })
     }
 
     /// Leases the bytes on the best device that has them or has room, to write.
@@ -175,24 +175,23 @@ impl Buffer {
         self.lease_by(lessee, || self.try_mut_among(tiers), || self.to_device(tiers)).await
     }
 
-    fn try_mut_among(&self, tiers: &[Tier]) -> Result<Option<DeviceLeaseMut<'_>>, Error> {
+    fn try_mut_among(&self, tiers: &[Tier]) -> Result<Attempt<DeviceLeaseMut<'_>>, Error> {
         let (shared, buffer) = (&*self.shared, &*self.handle.buffer);
         shared.check_process()?;
         buffer.check_unmapped()?;
         // Checked before the exclusive lease is acquired, which would be in vain if no device has the bytes or their
         // copy is lost.
         if shared.on_device(buffer, tiers)?.is_none() {
-            return Ok(None);
+            return Ok(Attempt::Elsewhere);
         }
         let those = |tier| tiers.contains(&tier);
-        if shared.acquire_exclusive(buffer, (0, buffer.bytes), shared.pinned_cap, &those)?.is_none() {
-            return Ok(None);
-        }
-        let on = shared.on_device(buffer, tiers);
-        if !matches!(on, Ok(Some(_))) {
-            shared.release_exclusive(buffer);
-        }
-        Ok(on?.map(|on| DeviceLeaseMut { buffer: self, on }))
+        shared.acquire_exclusive(buffer, (0, buffer.bytes), Purpose::Lease, &those)?.and_then(|_| {
+            let on = shared.on_device(buffer, tiers);
+            if !matches!(on, Ok(Some(_))) {
+                shared.release_exclusive(buffer, Purpose::Lease);
+            }
+            Ok(on?.map_or(Attempt::Elsewhere, |on| Attempt::Taken(DeviceLeaseMut { buffer: self, on })))
+        })
     }
 
     /// Starts to move the bytes to a device.
@@ -289,14 +288,14 @@ impl Deref for DeviceLeaseMut<'_> {
 impl Drop for DeviceLease<'_> {
     fn drop(&mut self) {
         self.on.reclaim();
-        self.buffer.shared.release_shared(&self.buffer.handle.buffer);
+        self.buffer.shared.release_shared(&self.buffer.handle.buffer, Purpose::Lease);
     }
 }
 
 impl Drop for DeviceLeaseMut<'_> {
     fn drop(&mut self) {
         self.on.reclaim();
-        self.buffer.shared.release_exclusive(&self.buffer.handle.buffer);
+        self.buffer.shared.release_exclusive(&self.buffer.handle.buffer, Purpose::Lease);
     }
 }
 

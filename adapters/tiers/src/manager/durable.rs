@@ -10,7 +10,7 @@ use super::allocation::AllocationWaiter;
 use super::buffer_state::{BufferState, NameRecord, Versions};
 use super::error::Error;
 use super::tombstones::removed;
-use crate::ledger::{LedgerEvent, Rejected};
+use crate::ledger::LedgerEvent;
 use futures_channel::oneshot;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
@@ -104,7 +104,7 @@ impl ManagerShared {
         let (tier, store) = self.durable_tier(named)?;
         let (changes, versions, written) = loop {
             // Waits while the buffer is being allocated, or written in files.
-            self.wait_until(buffer, || Ok((!self.state().busy.contains(&buffer.id)).then_some(()))).await?;
+            self.wait_until(buffer, || Ok((!buffer.phase.get().is_claimed()).then_some(()))).await?;
             if let Some(ready) = self.commit_plan(buffer, tier, (name, *object))? {
                 break ready;
             }
@@ -133,7 +133,7 @@ impl ManagerShared {
     ) -> Result<Option<CommitPlan>, Error> {
         let state = self.state();
         let view = state.ledger.view(buffer.id)?;
-        if !view.residence.valid(tier) || state.busy.contains(&buffer.id) {
+        if !view.residence.valid(tier) || buffer.phase.get().is_claimed() {
             return Ok(None);
         }
         let copies = buffer.copies();
@@ -220,25 +220,21 @@ impl ManagerShared {
         // Without files nothing is durable.
         let durable_tier = named.and_then(|named| self.durable_tier(named).ok());
         loop {
-            let (ended, copies, changed) = (buffer.ended_calls(), buffer.shared_copies(), buffer.changed().listen());
+            let changed = buffer.changed().listen();
             let freed = {
                 let mut state = self.state();
-                // A busy buffer is being allocated, or written in files: wait. This is checked first, because a refused
-                // free notifies listeners, and `changed` is one of them.
-                let freed = if state.busy.contains(&buffer.id) { None } else { Some(state.free(self, buffer)) };
-                if let (Some(Ok(())), Some(named), Some((tier, _))) = (freed, named, durable_tier) {
+                let freed = state.free(self, buffer);
+                if let (Ok(true), Some(named), Some((tier, _))) = (freed, named, durable_tier) {
                     state.tombstones.add(&named.name, tier, named.object);
                 }
                 self.unlock(state);
-                freed
+                freed?
             };
             match freed {
-                None => changed.await,
-                Some(Err(Rejected::Leased)) if buffer.had_call_since(ended) => buffer.wait_for_calls().await,
-                Some(Err(Rejected::Leased)) if buffer.had_shared_copy_since(copies) => {
-                    buffer.wait_for_shared_copy().await
-                }
-                Some(freed) => break freed?,
+                true => break,
+                // A claim, if there are no brief leases.
+                false if buffer.phase.get().is_claimed() => changed.await,
+                false => buffer.brief_leases_end().await,
             }
         }
         // Waits for the end of a copy in progress: the name is free only after that.

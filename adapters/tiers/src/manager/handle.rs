@@ -6,6 +6,7 @@
 use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
+use super::lease_word::Attempt;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -61,7 +62,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.buffer.named.is_none() || *self.undelivered.get_mut() {
             let mut state = self.shared.state();
-            state.handle_dropped(&self.shared, self.buffer.id);
+            state.handle_dropped(&self.shared, &self.buffer);
             self.shared.unlock(state);
         }
     }
@@ -103,9 +104,7 @@ impl Buffer {
         self.shared.check_process()?;
         let buffer = &self.handle.buffer;
         ManagerShared::inside(buffer, offset, to.len() as u64)?;
-        if let Some(_guard) = buffer.call_lock.try_read()
-            && self.shared.read_memory(buffer, offset, to)?.is_some()
-        {
+        if matches!(self.shared.read_memory(buffer, offset, to)?, Attempt::Taken(())) {
             return Ok(());
         }
         self.shared.tasks.block_on(|| self.shared.read(buffer, offset, to))
@@ -133,13 +132,9 @@ impl Buffer {
         self.shared.check_process()?;
         let buffer = &self.handle.buffer;
         ManagerShared::inside(buffer, offset, from.len() as u64)?;
-        if let Some(_guard) = buffer.call_lock.try_write()
-            && matches!(self.shared.write_memory(buffer, offset, from), Ok(Some(())))
-        {
+        if from.is_empty() || matches!(self.shared.write_memory(buffer, offset, from)?, Attempt::Taken(())) {
             return Ok(());
         }
-        // A refused write is tried again too: the copy made while others read, whose lease may have refused it, will
-        // end.
         self.shared.tasks.block_on(|| self.shared.write(buffer, offset, from))
     }
 

@@ -6,6 +6,7 @@
 use super::buffer_state::BufferState;
 use super::error::Error;
 use super::lease_gate::Lessee;
+use super::lease_word::{Attempt, Purpose};
 use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
 use super::{Buffer, DataLocation, ManagerShared};
 use crate::ledger::{LedgerEvent, Medium};
@@ -27,18 +28,6 @@ pub struct LeaseMut<'a> {
     bytes: ExclusiveBytes<'a>,
 }
 
-/// The result of one attempt to acquire a lease.
-enum LeaseAttempt<T> {
-    Taken(T),
-    /// The bytes are not in the requested tier, or are being moved.
-    NotInPlace,
-    /// The lease of a call, which will end soon, blocks the attempt.
-    CallActive,
-    /// A copy to another tier that is made while others read holds a shared lease, which blocks the attempt; the copy
-    /// will end.
-    CopyActive,
-}
-
 impl Buffer {
     /// Leases the bytes in the best tier that processors address; they do not move while it is held.
     ///
@@ -49,10 +38,10 @@ impl Buffer {
     /// [`Error::Leased`] while a [`LeaseMut`] is held; [`Error::PinnedCap`]; [`Error::NoRoom`] when memory has no room
     /// for them, as other buffers are leased; [`Error::Freed`]; the error of a failed read.
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
-        match self.try_lease() {
-            Ok(Some(lease)) => Ok(lease),
+        match self.attempt_lease()? {
+            Attempt::Taken(lease) => Ok(lease),
             _ => {
-                let leased = || self.lease_by(Lessee::Thread, || self.try_lease(), || self.move_to_memory());
+                let leased = || self.lease_by(Lessee::Thread, || self.attempt_lease(), || self.move_to_memory());
                 self.shared.tasks.block_on(leased)
             }
         }
@@ -66,7 +55,7 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best).
     pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
-        self.lease_by(Lessee::Future, || self.try_lease(), || self.move_to_memory()).await
+        self.lease_by(Lessee::Future, || self.attempt_lease(), || self.move_to_memory()).await
     }
 
     /// Acquires a lease once the bytes are in the requested tier. Every step that it waits for runs as a task, so a
@@ -74,18 +63,22 @@ impl Buffer {
     pub(super) async fn lease_by<T>(
         &self,
         lessee: Lessee,
-        attempt: impl Fn() -> Result<Option<T>, Error>,
+        attempt: impl Fn() -> Result<Attempt<T>, Error>,
         transfer: impl Fn() -> JoinHandle<Result<(), Error>>,
     ) -> Result<T, Error> {
         self.shared.check_process()?;
         let (mut brought, mut gate_pass) = (false, self.shared.lease_gate.pass(lessee));
         loop {
-            let step = match self.attempt_lease(&attempt)? {
-                LeaseAttempt::Taken(lease) => return Ok(lease),
-                // The call holds `call_lock`, and releases its lease before that lock.
-                LeaseAttempt::CallActive => self.wait_for(|buffer| async move { buffer.wait_for_calls().await }),
-                LeaseAttempt::CopyActive => self.wait_for(|buffer| async move { buffer.wait_for_shared_copy().await }),
-                LeaseAttempt::NotInPlace => {
+            let step = match attempt()? {
+                Attempt::Taken(lease) => return Ok(lease),
+                Attempt::Brief => {
+                    let buffer = Arc::clone(&self.handle.buffer);
+                    self.shared.tasks.spawn(async move {
+                        buffer.brief_leases_end().await;
+                        Ok(())
+                    })
+                }
+                Attempt::Elsewhere => {
                     // The bytes were moved in, and evicted again before they were leased. Lessees can do that to each
                     // other without end, so they proceed one at a time from here on.
                     if brought {
@@ -97,29 +90,6 @@ impl Buffer {
                 }
             };
             gate_pass.during(&self.shared.tasks, step).await?;
-        }
-    }
-
-    fn wait_for<F: Future<Output = ()> + Send + 'static>(
-        &self,
-        ends: impl FnOnce(Arc<BufferState>) -> F,
-    ) -> JoinHandle<Result<(), Error>> {
-        let ends = ends(Arc::clone(&self.handle.buffer));
-        self.shared.tasks.spawn(async move {
-            ends.await;
-            Ok(())
-        })
-    }
-
-    /// Attempts to acquire a lease; tells whether a call or a copy, which will end soon, blocks it.
-    fn attempt_lease<T>(&self, attempt: impl FnOnce() -> Result<Option<T>, Error>) -> Result<LeaseAttempt<T>, Error> {
-        let buffer = &self.handle.buffer;
-        let (ended, copies) = (buffer.ended_calls(), buffer.shared_copies());
-        match attempt() {
-            Ok(taken) => Ok(taken.map_or(LeaseAttempt::NotInPlace, LeaseAttempt::Taken)),
-            Err(Error::Leased) if buffer.had_call_since(ended) => Ok(LeaseAttempt::CallActive),
-            Err(Error::Leased) if buffer.had_shared_copy_since(copies) => Ok(LeaseAttempt::CopyActive),
-            Err(error) => Err(error),
         }
     }
 
@@ -135,10 +105,14 @@ impl Buffer {
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] also while a call writes.
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
+        self.attempt_lease()?.now()
+    }
+
+    #[inline]
+    fn attempt_lease(&self) -> Result<Attempt<Lease<'_>>, Error> {
         self.shared.check_process()?;
         let buffer = &*self.handle.buffer;
-        let start = self.shared.acquire_shared_memory(buffer, self.shared.pinned_cap)?;
-        Ok(start.map(|start| {
+        Ok(self.shared.acquire_shared_memory(buffer)?.map(|start| {
             // SAFETY: the word is held shared until the lease is dropped: no thread writes the bytes or moves them.
             let bytes = unsafe { SharedBytes::new(RawBytes::new(start, buffer.bytes as usize)) };
             Lease { buffer: self, bytes }
@@ -150,7 +124,7 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while any lease is held.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
-        let leased = || self.lease_by(Lessee::Thread, || self.try_lease_mut(), || self.move_to_memory());
+        let leased = || self.lease_by(Lessee::Thread, || self.attempt_lease_mut(), || self.move_to_memory());
         self.shared.tasks.block_on(leased)
     }
 
@@ -159,12 +133,12 @@ impl Buffer {
     /// # Errors
     /// As [`lease_mut`](Self::lease_mut).
     pub async fn lease_mut_async(&self) -> Result<LeaseMut<'_>, Error> {
-        self.lease_by(Lessee::Future, || self.try_lease_mut(), || self.move_to_memory()).await
+        self.lease_by(Lessee::Future, || self.attempt_lease_mut(), || self.move_to_memory()).await
     }
 
-    fn try_lease_mut(&self) -> Result<Option<LeaseMut<'_>>, Error> {
+    fn attempt_lease_mut(&self) -> Result<Attempt<LeaseMut<'_>>, Error> {
         let buffer = &*self.handle.buffer;
-        let start = self.shared.acquire_exclusive_memory(buffer, (0, buffer.bytes), self.shared.pinned_cap)?;
+        let start = self.shared.acquire_exclusive_memory(buffer, (0, buffer.bytes), Purpose::Lease)?;
         Ok(start.map(|start| {
             // SAFETY: the word is held exclusively until the lease is dropped: no other thread uses the bytes.
             let bytes = unsafe { ExclusiveBytes::new(RawBytes::new(start, buffer.bytes as usize)) };
@@ -222,7 +196,7 @@ impl Deref for Lease<'_> {
 impl Drop for Lease<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.buffer.shared.release_shared(&self.buffer.handle.buffer);
+        self.buffer.shared.release_shared(&self.buffer.handle.buffer, Purpose::Lease);
     }
 }
 
@@ -242,7 +216,7 @@ impl DerefMut for LeaseMut<'_> {
 
 impl Drop for LeaseMut<'_> {
     fn drop(&mut self) {
-        self.buffer.shared.release_exclusive(&self.buffer.handle.buffer);
+        self.buffer.shared.release_exclusive(&self.buffer.handle.buffer, Purpose::Lease);
     }
 }
 

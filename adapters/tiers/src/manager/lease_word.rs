@@ -1,30 +1,83 @@
 //! Acquires and releases the lease word for calls and leases.
 //!
-//! Promises upward: a held lease is counted as pinned, within the cap except for calls, which release theirs before
-//! they end; releasing a lease that blocked a migration notifies the ledger.
+//! Promises upward: a held lease is counted as pinned, within the cap; calls hold brief leases, which count for nothing
+//! and end before the call does; releasing a lease that blocked a migration notifies the ledger.
 
 use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
 use super::move_request::MoveWaiter;
+use super::raw_bytes::RawBytes;
 use super::state::State;
 use crate::ledger::{BufferId, LeaseStatus, LedgerEvent, Medium, Rejected};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_core::lease::LeaseError;
 use terrace_core::residence::Tier;
 
-/// The shared lease of a call that reads on a device. Dropping it releases the lease.
+/// The outcome of an attempt to use a buffer's bytes, which does not wait.
+pub(super) enum Attempt<T> {
+    Taken(T),
+    /// The bytes are not where they were asked for, or are being moved.
+    Elsewhere,
+    /// Only brief leases stand in the way: [`BufferState::brief_leases_end`].
+    Brief,
+}
+
+impl<T> Attempt<T> {
+    #[inline]
+    pub(super) fn map<U>(self, taken: impl FnOnce(T) -> U) -> Attempt<U> {
+        match self {
+            Self::Taken(value) => Attempt::Taken(taken(value)),
+            Self::Elsewhere => Attempt::Elsewhere,
+            Self::Brief => Attempt::Brief,
+        }
+    }
+
+    #[inline]
+    pub(super) fn and_then<U>(self, taken: impl FnOnce(T) -> Result<Attempt<U>, Error>) -> Result<Attempt<U>, Error> {
+        match self {
+            Self::Taken(value) => taken(value),
+            Self::Elsewhere => Ok(Attempt::Elsewhere),
+            Self::Brief => Ok(Attempt::Brief),
+        }
+    }
+
+    /// The outcome for a caller that never waits.
+    ///
+    /// # Errors
+    /// [`Error::Leased`] for brief leases.
+    #[inline]
+    pub(super) fn now(self) -> Result<Option<T>, Error> {
+        match self {
+            Self::Taken(value) => Ok(Some(value)),
+            Self::Elsewhere => Ok(None),
+            Self::Brief => Err(Error::Leased),
+        }
+    }
+}
+
+/// What a lease is acquired for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    /// A user's lease, which counts as pinned.
+    Lease,
+    /// A call, which releases its brief lease before it ends.
+    Call,
+}
+
+/// The lease of a call. Dropping it releases the lease.
 pub(super) struct CallLease<'a> {
     shared: &'a ManagerShared,
     buffer: &'a BufferState,
+    /// The bytes in memory; `None` if only a device has them.
+    pub memory: Option<RawBytes>,
 }
 
 impl Drop for CallLease<'_> {
     fn drop(&mut self) {
-        self.shared.release_shared(self.buffer);
-        self.shared.uncount_over_cap(self.buffer);
+        self.shared.release_shared(self.buffer, Purpose::Call);
     }
 }
 
@@ -54,94 +107,103 @@ impl State {
 }
 
 impl ManagerShared {
-    /// Uncounts a call's buffer if more than the cap is pinned. Calls may pin above the cap, as they release their
-    /// leases before they end.
-    pub(super) fn uncount_over_cap(&self, buffer: &BufferState) {
-        if !self.over_cap.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut state = self.state();
-        if state.pinned > self.pinned_cap && buffer.lease.clear_counted() == Ok(true) {
-            state.pinned -= buffer.weight();
-        }
-        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
-    }
-
-    /// Counts a buffer as pinned, within `cap`; calls pass `u64::MAX`, which is no limit.
-    fn pin(&self, buffer: &BufferState, cap: u64) -> Result<(), Error> {
-        let mut state = self.state();
-        state.pin(buffer, cap)?;
-        self.over_cap.store(state.pinned > self.pinned_cap, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Acquires a shared lease of the bytes in memory; returns their address. `None` if memory does not have the newest
-    /// bytes, or they are being moved.
+    /// Acquires a shared lease of the bytes in memory; returns their address.
     #[inline]
-    pub(super) fn acquire_shared_memory(&self, buffer: &BufferState, cap: u64) -> Result<Option<*mut u8>, Error> {
-        let start = self.acquire_shared(buffer, cap)?;
-        if start.is_some_and(<*mut u8>::is_null) {
-            self.release_shared(buffer);
-            return Ok(None);
-        }
-        Ok(start)
+    pub(super) fn acquire_shared_memory(&self, buffer: &BufferState) -> Result<Attempt<*mut u8>, Error> {
+        self.acquire_shared(buffer, Purpose::Lease)?.and_then(|start| {
+            if !start.is_null() {
+                return Ok(Attempt::Taken(start));
+            }
+            self.release_shared(buffer, Purpose::Lease);
+            Ok(Attempt::Elsewhere)
+        })
     }
 
-    /// Acquires a shared lease and counts the buffer as pinned, within `cap`. Returns the bytes' address in memory,
-    /// null if only a device has them; `None` if only files have them, or they are being moved.
+    /// Acquires a shared lease. Returns the bytes' address in memory, null if only a device has them.
     #[inline]
-    pub(super) fn acquire_shared(&self, buffer: &BufferState, cap: u64) -> Result<Option<*mut u8>, Error> {
+    pub(super) fn acquire_shared(&self, buffer: &BufferState, purpose: Purpose) -> Result<Attempt<*mut u8>, Error> {
         loop {
-            match buffer.lease.acquire_shared() {
-                Ok(()) => return Ok(Some(buffer.best.load(Ordering::Acquire))),
-                Err(LeaseError::Uncounted) => self.pin(buffer, cap)?,
-                Err(LeaseError::Closed) if buffer.is_freed() => return Err(Error::Freed),
-                Err(LeaseError::Closed) => return Ok(None),
-                Err(LeaseError::Busy | LeaseError::TooMany) => return Err(Error::Leased),
+            let acquired = match purpose {
+                Purpose::Lease => buffer.lease.acquire_shared(),
+                // Where a copy lasts, as it does beside readers, they need not yield to those that wait for its end.
+                Purpose::Call => buffer.lease.acquire_brief(!buffer.phase.get().is_moving()),
+            };
+            match acquired {
+                Ok(()) => return Ok(Attempt::Taken(buffer.best.load(Ordering::Acquire))),
+                Err(refused) if self.again(buffer, refused)? => {}
+                Err(LeaseError::Brief) => return Ok(Attempt::Brief),
+                Err(_) => return Ok(Attempt::Elsewhere),
             }
         }
     }
 
-    /// Releases a shared lease.
-    pub(super) fn release_shared(&self, buffer: &BufferState) {
-        if buffer.lease.release_shared() {
-            self.notify_released(buffer.id);
+    /// After an attempt that was refused: counts the buffer as pinned and returns true, if the attempt needs that.
+    ///
+    /// # Errors
+    /// [`Error::Freed`], [`Error::Leased`], [`Error::PinnedCap`].
+    fn again(&self, buffer: &BufferState, refused: LeaseError) -> Result<bool, Error> {
+        match refused {
+            LeaseError::Uncounted => self.state().pin(buffer, self.pinned_cap).map(|()| true),
+            LeaseError::Closed if buffer.is_freed() => Err(Error::Freed),
+            LeaseError::Closed | LeaseError::Brief => Ok(false),
+            LeaseError::Busy | LeaseError::TooMany => Err(Error::Leased),
         }
     }
 
-    /// Acquires the exclusive lease of the bytes in memory. `None` as for
-    /// [`acquire_shared_memory`](Self::acquire_shared_memory).
+    /// Acquires a shared lease for a call.
+    pub(super) fn acquire_for_call<'a>(&'a self, buffer: &'a BufferState) -> Result<Attempt<CallLease<'a>>, Error> {
+        Ok(self.acquire_shared(buffer, Purpose::Call)?.map(|start| {
+            let memory = (!start.is_null()).then(|| RawBytes::new(start, buffer.bytes as usize));
+            CallLease { shared: self, buffer, memory }
+        }))
+    }
+
+    /// Releases a lease that is not exclusive, or a call's that is.
+    pub(super) fn release_shared(&self, buffer: &BufferState, purpose: Purpose) {
+        let wanted = match purpose {
+            Purpose::Lease => buffer.lease.release_shared(),
+            Purpose::Call => buffer.lease.release_brief(),
+        };
+        if wanted {
+            self.notify_released(buffer);
+        }
+    }
+
+    /// Acquires the exclusive lease of the bytes in memory; returns their address.
     pub(super) fn acquire_exclusive_memory(
         self: &Arc<Self>,
         buffer: &BufferState,
         range: (u64, u64),
-        cap: u64,
-    ) -> Result<Option<*mut u8>, Error> {
+        purpose: Purpose,
+    ) -> Result<Attempt<*mut u8>, Error> {
         // If memory has no newest bytes, acquiring the lease would be in vain.
         if buffer.best.load(Ordering::Relaxed).is_null() && !buffer.is_freed() {
-            return buffer.check_unmapped().map(|()| None);
+            return buffer.check_unmapped().map(|()| Attempt::Elsewhere);
         }
-        let tier = self.acquire_exclusive(buffer, range, cap, &|tier| self.medium(tier) == Medium::Memory)?;
-        Ok(tier.map(|_| buffer.best.load(Ordering::Relaxed)))
+        let taken = self.acquire_exclusive(buffer, range, purpose, &|tier| self.medium(tier) == Medium::Memory)?;
+        Ok(taken.map(|_| buffer.best.load(Ordering::Relaxed)))
     }
 
     /// Acquires the exclusive lease, and records a write to these bytes in the best tier that has the newest ones and
-    /// that `those` accepts. `None` if there is no such tier, or the bytes are being moved.
+    /// that `those` accepts.
     pub(super) fn acquire_exclusive(
         self: &Arc<Self>,
         buffer: &BufferState,
         (offset, bytes): (u64, u64),
-        cap: u64,
+        purpose: Purpose,
         those: &dyn Fn(Tier) -> bool,
-    ) -> Result<Option<Tier>, Error> {
+    ) -> Result<Attempt<Tier>, Error> {
         buffer.check_unmapped()?;
         loop {
-            match buffer.lease.acquire_exclusive() {
+            let acquired = match purpose {
+                Purpose::Lease => buffer.lease.acquire_exclusive(),
+                Purpose::Call => buffer.lease.acquire_brief_exclusive(),
+            };
+            match acquired {
                 Ok(()) => break,
-                Err(LeaseError::Uncounted) => self.pin(buffer, cap)?,
-                Err(LeaseError::Closed) if buffer.is_freed() => return Err(Error::Freed),
-                Err(LeaseError::Closed) => return Ok(None),
-                Err(LeaseError::Busy | LeaseError::TooMany) => return Err(Error::Leased),
+                Err(refused) if self.again(buffer, refused)? => {}
+                Err(LeaseError::Brief) => return Ok(Attempt::Brief),
+                Err(_) => return Ok(Attempt::Elsewhere),
             }
         }
         let mut state = self.state();
@@ -160,45 +222,42 @@ impl ManagerShared {
                     // The bytes will be written on the device: the copy in memory is stale now.
                     buffer.best.store(std::ptr::null_mut(), Ordering::Release);
                 }
-                Ok(Some(tier))
+                Ok(Attempt::Taken(tier))
             }
             other => {
-                self.release_exclusive(buffer);
+                self.release_exclusive(buffer, purpose);
                 match other {
                     // A copy to files that has not begun lets leases be acquired, but is a migration already.
-                    Err(Rejected::Moving) => Ok(None),
-                    other => other.map_err(Into::into),
+                    Ok(_) | Err(Rejected::Moving) => Ok(Attempt::Elsewhere),
+                    Err(rejected) => Err(rejected.into()),
                 }
             }
         }
     }
 
     /// Releases the exclusive lease.
-    pub(super) fn release_exclusive(&self, buffer: &BufferState) {
-        if buffer.lease.release_exclusive() {
-            self.notify_released(buffer.id);
+    pub(super) fn release_exclusive(&self, buffer: &BufferState, purpose: Purpose) {
+        match purpose {
+            Purpose::Lease if buffer.lease.release_exclusive() => self.notify_released(buffer),
+            Purpose::Lease => {}
+            Purpose::Call => self.release_shared(buffer, purpose),
         }
     }
 
-    /// Notifies the ledger that a lease that blocked a migration was released. A task does this, so that dropping a
-    /// lease does not wait for the manager's lock.
-    pub(super) fn notify_released(&self, id: BufferId) {
+    /// Notifies callers that wait for brief leases, and the ledger, of the release of a lease that they want. A task
+    /// notifies the ledger, so that dropping a lease does not wait for the manager's lock.
+    pub(super) fn notify_released(&self, buffer: &BufferState) {
         if self.check_process().is_err() {
             return;
         }
-        let Some(shared) = self.own.upgrade() else { return };
+        buffer.notify_changed();
+        let (Some(shared), id) = (self.own.upgrade(), buffer.id) else { return };
         let tasks = self.tasks.clone();
         drop(tasks.spawn(async move {
             let mut state = shared.state();
             let _ = state.handle(&shared, LedgerEvent::Released { id });
             shared.unlock(state);
         }));
-    }
-
-    /// Acquires a shared lease for a call that reads on a device. `None` as for
-    /// [`acquire_shared`](Self::acquire_shared).
-    pub(super) fn acquire_for_call<'a>(&'a self, buffer: &'a BufferState) -> Result<Option<CallLease<'a>>, Error> {
-        Ok(self.acquire_shared(buffer, u64::MAX)?.map(|_| CallLease { shared: self, buffer }))
     }
 }
 
@@ -209,16 +268,11 @@ pub(super) fn is_replicating(waiters: &HashMap<BufferId, (LedgerEvent, Vec<MoveW
 
 /// Returns the lease status of a buffer. If `read` is true, shared leases do not count, as the move only reads the
 /// bytes.
-pub(super) fn lease_status(
-    buffers: &BTreeMap<BufferId, Arc<BufferState>>,
-    busy: &BTreeSet<BufferId>,
-    id: BufferId,
-    read: bool,
-) -> LeaseStatus {
+pub(super) fn lease_status(buffers: &BTreeMap<BufferId, Arc<BufferState>>, id: BufferId, read: bool) -> LeaseStatus {
     match buffers.get(&id) {
-        _ if busy.contains(&id) => LeaseStatus::Leased,
         // The ledger has granted this buffer, but the manager performs that action next.
         None => LeaseStatus::Leased,
+        Some(buffer) if buffer.phase.get().is_claimed() => LeaseStatus::Leased,
         Some(buffer) if read && buffer.lease.is_shared() => LeaseStatus::RecentlyUsed(1),
         // After `set_wanted`, the release of the last lease notifies the ledger. For a move that only reads, a lease
         // acquired meanwhile matters only if it is exclusive.

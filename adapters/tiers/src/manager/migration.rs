@@ -9,6 +9,7 @@ use super::buffer_state::{BufferState, Pieces, TierCopy};
 use super::device_tier::{DeviceCopy, DeviceTier};
 use super::error::Error;
 use super::lease_word::is_replicating;
+use super::phase::PhaseEvent;
 use super::state::State;
 use super::{ManagerShared, TierStorage};
 use crate::ledger::{BufferId, CopyOutcome, LedgerEvent, Medium};
@@ -88,21 +89,27 @@ impl State {
         let busy = LedgerEvent::CopyEnded { id, from, to, outcome: CopyOutcome::Leased };
         let Some(buffer) = self.buffers.get(&id).cloned() else { return Some(busy) };
         // A buffer that was freed meanwhile needs no copy any more.
-        if self.busy.contains(&id) || self.ledger.view(id).is_err() {
+        if self.ledger.view(id).is_err() {
             return Some(busy);
         }
-        // If the lease word cannot be closed, as others read, a replication can still be made under a shared lease: it
-        // only reads.
-        if !(self.close(&buffer) || is_replicating(&self.waiters, id) && buffer.begin_shared_copy()) {
-            return Some(busy);
-        }
+        // If the lease word cannot be closed, as others read, a replication can still be made under a brief lease: it only
+        // reads.
+        let begins = match self.close(&buffer) {
+            Ok(()) => PhaseEvent::Copy,
+            Err(_) if is_replicating(&self.waiters, id) && buffer.lease.acquire_brief(false).is_ok() => {
+                PhaseEvent::Replicate
+            }
+            Err(_) => return Some(busy),
+        };
+        let begun = buffer.phase.advance(begins);
+        debug_assert!(begun, "{id}: the ledger moves what is claimed or moves already");
         shared.copy(buffer, from, to);
         None
     }
 }
 
 impl ManagerShared {
-    /// Starts a task that copies a buffer between tiers. The lease word must be closed, or held shared for this copy.
+    /// Starts a task that copies a buffer between tiers. The lease word must be closed, or a brief lease held for this copy.
     pub(super) fn copy(self: &Arc<Self>, buffer: Arc<BufferState>, from: Tier, to: Tier) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {

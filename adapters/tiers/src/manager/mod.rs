@@ -14,7 +14,8 @@
 //! | file | content |
 //! | --- | --- |
 //! | `state` | the manager's state; how it performs the ledger's actions |
-//! | `buffer_state`, `block`, `device_tier` | a buffer's lease word and copies; its memory; a device and copies on it |
+//! | `phase` | the state machine of a buffer: picture, states, events |
+//! | `buffer_state`, `block`, `device_tier` | a buffer's phase, lease word and copies; its memory; a device and copies on it |
 //! | `allocation` | requests for buffers and their answers; names; memory of new buffers |
 //! | `move_request`, `migration` | moves that users and leases request; copies between tiers |
 //! | `memory` | memory that buffers take beside their bytes |
@@ -48,6 +49,7 @@ mod memory;
 mod migration;
 mod move_request;
 mod pending_frees;
+mod phase;
 mod prefetch;
 mod raw_bytes;
 mod sequence;
@@ -77,7 +79,7 @@ use lease_gate::LeaseGate;
 use maintenance::MaintenanceThread;
 use state::State;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
@@ -126,8 +128,6 @@ struct ManagerShared {
     tiers: Vec<ManagedTier>,
     chunk: usize,
     pinned_cap: u64,
-    /// Whether more than `pinned_cap` bytes are pinned, as calls may; each call then uncounts its own buffer.
-    over_cap: AtomicBool,
     on_pressure: Option<PressureCallback>,
     /// Notified when device memory was freed, and when a copy or a drop has ended: the lock of `state` is held then, so
     /// only tasks may listen.
@@ -374,16 +374,14 @@ impl Manager {
         self.shared.check_process().map_err(|error| error.to_string())?;
         let state = self.shared.state();
         state.ledger.check().map_err(|violation| violation.to_string())?;
-        state
-            .buffers
-            .values()
-            .try_for_each(|buffer| buffer.lease.check().map_err(|violation| violation.to_string()))?;
-        // A buffer that was freed during a migration has no view, and is skipped.
-        let idle = |buffer: &&Arc<BufferState>| {
-            buffer.has_shared_copy() && state.ledger.view(buffer.id).is_ok_and(|view| !view.moving)
-        };
-        if let Some(buffer) = state.buffers.values().find(idle) {
-            return Err(format!("{}: a copy has a lease, and none is under way", buffer.id));
+        for buffer in state.buffers.values() {
+            buffer.lease.check().map_err(|violation| violation.to_string())?;
+            // A buffer that was freed during a migration has no view, and is skipped.
+            if let Ok(view) = state.ledger.view(buffer.id) {
+                let leasable = state.leasable(&self.shared, buffer).is_some();
+                let sound = buffer.phase.get().check(view.moving, buffer.lease.is_closed(), leasable);
+                sound.map_err(|broken| format!("{}: {broken} ({:?})", buffer.id, buffer.phase))?;
+            }
         }
         self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
     }

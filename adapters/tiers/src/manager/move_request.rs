@@ -35,8 +35,9 @@ impl State {
             self.waiters.remove(&buffer.id);
             return Err(Error::Freed);
         }
-        let status_of = lease_status(&self.buffers, &self.busy, buffer.id, is_replicating(&self.waiters, buffer.id));
-        if status_of == LeaseStatus::Leased && !self.busy.contains(&buffer.id) {
+        // A call's lease, or a claim, ends without the caller: the ledger waits for it.
+        let status_of = lease_status(&self.buffers, buffer.id, is_replicating(&self.waiters, buffer.id));
+        if status_of == LeaseStatus::Leased && buffer.lease.is_kept() {
             self.waiters.remove(&buffer.id);
             return Err(Error::Leased);
         }
@@ -59,11 +60,10 @@ impl State {
         })
     }
 
-    /// Fails the callers that wait for a buffer's move with [`Error::Leased`], since the lease may be their own. If the
-    /// lease may be a call's, they keep waiting: it ends soon.
+    /// Fails the callers that wait for a buffer's move with [`Error::Leased`], since the lease may be their own. If only
+    /// brief leases are held, they keep waiting.
     pub(super) fn refuse_leased_waiters(&mut self, id: BufferId) {
-        let leased = |buffer: &Arc<BufferState>| !buffer.had_call_since(buffer.ended_calls()) && buffer.lease.is_held();
-        if !self.busy.contains(&id) && self.buffers.get(&id).is_some_and(leased) {
+        if self.buffers.get(&id).is_some_and(|buffer| buffer.lease.is_kept()) {
             self.settled(id, &Err(Error::Leased));
         }
     }
@@ -108,10 +108,7 @@ impl ManagerShared {
     ) -> Result<(), Error> {
         buffer.check_unmapped()?;
         loop {
-            let Some((outcome, mine)) = self.submit_move(buffer, event)? else {
-                buffer.wait_for_calls().await;
-                continue;
-            };
+            let (outcome, mine) = self.submit_move(buffer, event)?;
             match outcome.await.map_err(|_| Error::Closed)? {
                 // The call had joined a different move, which has ended: now it submits its own.
                 _ if !mine => {}
@@ -123,14 +120,8 @@ impl ManagerShared {
         }
     }
 
-    /// Submits a move, or joins the pending one; returns its receiver, and whether it is the requested move. `None` if
-    /// the lease of a call, which will end soon, blocks the move.
-    fn submit_move(
-        self: &Arc<Self>,
-        buffer: &BufferState,
-        event: LedgerEvent,
-    ) -> Result<Option<(MoveReceiver, bool)>, Error> {
-        let ended = buffer.ended_calls();
+    /// Submits a move, or joins the pending one; returns its receiver, and whether it is the requested move.
+    fn submit_move(self: &Arc<Self>, buffer: &BufferState, event: LedgerEvent) -> Result<(MoveReceiver, bool), Error> {
         let mut state = self.state();
         if let LedgerEvent::Promote { to, .. } = event {
             state.hasten(self, buffer, to);
@@ -139,9 +130,6 @@ impl ManagerShared {
         let requested = if first { state.request_move(self, buffer, event) } else { Ok(()) };
         let mine = first || state.waits_for(buffer.id, event);
         self.unlock(state);
-        match requested {
-            Err(Error::Leased) if buffer.had_call_since(ended) => Ok(None),
-            requested => requested.map(|()| Some((outcome, mine))),
-        }
+        requested.map(|()| (outcome, mine))
     }
 }

@@ -2,19 +2,17 @@
 //!
 //! Promises upward: `handle` hands an event to the ledger and performs all immediate actions before the lock is
 //! released; slow actions are tasks, which report how they ended.
-//! Asks from below: the ledger; lease words.
-//!
-//! Invariant: `busy` holds the buffers whose bytes or copies change other than by a migration: those being allocated,
-//! or written in files. Their lease status is reported as leased.
+//! Asks from below: the ledger; the phases and lease words of buffers.
 
 use super::ManagerShared;
 use super::allocation::AllocationWaiter;
 use super::buffer_state::BufferState;
 use super::error::Error;
-use super::lease_word::{is_replicating, lease_status};
+use super::lease_word::{Purpose, is_replicating, lease_status};
 use super::migration::FileCopies;
 use super::move_request::MoveWaiter;
 use super::pending_frees::PendingFrees;
+use super::phase::{Phase, PhaseEvent};
 use super::suspension::Suspension;
 use super::tombstones::Tombstones;
 use super::types::MoveStats;
@@ -22,6 +20,7 @@ use crate::ledger::{Action, BufferId, LeaseStatus, Ledger, LedgerEvent, Medium, 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use terrace_core::lease::LeaseError;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 
@@ -29,9 +28,6 @@ use terrace_core::residence::Tier;
 pub(super) struct State {
     pub ledger: Ledger,
     pub buffers: BTreeMap<BufferId, Arc<BufferState>>,
-    pub busy: BTreeSet<BufferId>,
-    /// Busy buffers whose last handle was dropped: freed as soon as they are no longer busy.
-    pub freed_when_idle: BTreeSet<BufferId>,
     /// The mapped files that are buffers; entries of those that were unmapped remain for a while.
     pub mapped: Vec<Weak<BufferState>>,
     pub allocations: HashMap<u64, AllocationWaiter>,
@@ -76,8 +72,6 @@ impl State {
         Self {
             ledger,
             buffers: BTreeMap::new(),
-            busy: BTreeSet::new(),
-            freed_when_idle: BTreeSet::new(),
             mapped: Vec::new(),
             allocations: HashMap::new(),
             next_ticket: 0,
@@ -109,16 +103,19 @@ impl State {
         let mut first = None;
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
-            // A copy made while others read holds a shared lease itself. Release it first, so that the ledger does not
-            // see the buffer as leased by its own copy.
             if let LedgerEvent::CopyEnded { id, .. } = event
-                && self.buffers.get(&id).is_some_and(|buffer| buffer.end_shared_copy())
+                && let Some(buffer) = self.buffers.get(&id)
             {
-                shared.notify_released(id);
+                // A copy beside readers has a brief lease. Release it first, so that the ledger does not see the buffer as
+                // leased by its own copy.
+                if buffer.phase.get() == Phase::Replicating {
+                    shared.release_shared(buffer, Purpose::Call);
+                }
+                buffer.phase.advance(PhaseEvent::End);
             }
-            let (buffers, busy, waiters, mut leased) = (&self.buffers, &self.busy, &self.waiters, Vec::new());
+            let (buffers, waiters, mut leased) = (&self.buffers, &self.waiters, Vec::new());
             let mut status_of = |id| {
-                let status = lease_status(buffers, busy, id, is_replicating(waiters, id));
+                let status = lease_status(buffers, id, is_replicating(waiters, id));
                 leased.extend((status == LeaseStatus::Leased).then_some(id));
                 status
             };
@@ -130,7 +127,7 @@ impl State {
             }
             if let LedgerEvent::CopyEnded { id, .. } | LedgerEvent::DropEnded { id, .. } = event {
                 self.moves.count(&event, self.buffers.get(&id).map_or(0, |buffer| buffer.bytes));
-                self.migration_ended(shared, id);
+                self.settle(shared, id);
                 shared.moved.notify();
             }
             events.extend(self.metadata_resize(shared));
@@ -149,6 +146,9 @@ impl State {
                 None
             }
             Action::Copy { id, from, to } if shared.medium(to) == Medium::File => {
+                if let Some(buffer) = self.buffers.get(&id) {
+                    buffer.phase.advance(PhaseEvent::Queue);
+                }
                 self.file_copies.waiting.push_back((id, from, to));
                 None
             }
@@ -175,74 +175,81 @@ impl State {
         }
     }
 
-    /// Frees a buffer.
+    /// Frees a buffer; returns false if the caller must wait: for the end of a claim, or of brief leases.
     ///
     /// # Errors
     /// [`Rejected::Leased`]; [`Rejected::Stale`] if it was freed already.
-    pub(super) fn free(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) -> Result<(), Rejected> {
+    pub(super) fn free(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) -> Result<bool, Rejected> {
         self.ledger.view(buffer.id)?;
-        // The lease word is closed first, so that no lease is granted from now on. A copy made while others read, or one
-        // to files that has not begun, has not closed it: while a lease is held, the buffer cannot be freed yet.
-        if buffer.has_shared_copy() || !self.close(buffer) {
-            return Err(Rejected::Leased);
+        if buffer.phase.get().is_claimed() {
+            return Ok(false);
+        }
+        // The lease word is closed first, so that no lease is granted from now on.
+        match self.close(buffer) {
+            Ok(()) => {}
+            Err(LeaseError::Brief) => return Ok(false),
+            Err(_) => return Err(Rejected::Leased),
         }
         let freed = self.handle(shared, LedgerEvent::Free { id: buffer.id });
         if freed.is_err() {
-            self.migration_ended(shared, buffer.id);
+            self.settle(shared, buffer.id);
         }
-        freed
+        freed.map(|()| true)
     }
 
-    /// Frees a buffer whose last handle was dropped, as soon as it is not busy.
-    pub(super) fn handle_dropped(&mut self, shared: &Arc<ManagerShared>, id: BufferId) {
-        if self.busy.contains(&id) {
-            self.freed_when_idle.insert(id);
-        } else {
+    /// Frees a buffer whose last handle was dropped, as soon as it is not claimed.
+    pub(super) fn handle_dropped(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) {
+        if !buffer.phase.advance(PhaseEvent::Abandon) {
             // The ledger rejects this if the buffer was freed already. No user holds a lease, as a lease borrows a
             // handle. A copy in progress ends before the buffer is forgotten.
-            let _ = self.handle(shared, LedgerEvent::Free { id });
+            let _ = self.handle(shared, LedgerEvent::Free { id: buffer.id });
         }
     }
 
-    /// Ends the time in which a buffer is busy: its lease word opens, and it may move again.
+    /// Ends a claim: the lease word opens, and the buffer may move again.
     pub(super) fn unclaim(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) {
-        self.busy.remove(&buffer.id);
-        self.migration_ended(shared, buffer.id);
-        let event = match self.freed_when_idle.remove(&buffer.id) {
+        let abandoned = buffer.phase.get() == Phase::Abandoned;
+        buffer.phase.advance(PhaseEvent::Unclaim);
+        self.settle(shared, buffer.id);
+        let event = match abandoned {
             true => LedgerEvent::Free { id: buffer.id },
             false => LedgerEvent::Released { id: buffer.id },
         };
         let _ = self.handle(shared, event);
     }
 
-    /// Closes the lease word of a buffer; returns false if a lease is held. Returns true also if the word is closed
-    /// already, as during a migration or when only files have the bytes.
-    pub(super) fn close(&mut self, buffer: &BufferState) -> bool {
+    /// Closes the lease word of a buffer, or leaves it closed, as during a copy or where only files have the bytes.
+    ///
+    /// # Errors
+    /// [`LeaseError::Busy`] or [`LeaseError::Brief`] while a lease is held.
+    pub(super) fn close(&mut self, buffer: &BufferState) -> Result<(), LeaseError> {
         match buffer.lease.close() {
-            Ok(counted) => {
-                self.pinned -= if counted { buffer.weight() } else { 0 };
-                true
-            }
-            Err(terrace_core::lease::LeaseError::Closed) => true,
-            Err(_) => false,
+            Ok(counted) => self.pinned -= if counted { buffer.weight() } else { 0 },
+            Err(LeaseError::Closed) => {}
+            Err(held) => return Err(held),
         }
+        Ok(())
     }
 
-    /// Opens a buffer's lease word again after a migration has ended, unless another migration has begun.
-    pub(super) fn migration_ended(&mut self, shared: &ManagerShared, id: BufferId) {
-        let (Some(buffer), Ok(view)) = (self.buffers.get(&id), self.ledger.view(id)) else { return };
-        if view.moving {
-            return;
+    /// Opens a buffer's lease word again after a copy, a drop or a claim has ended, where its bytes can be leased.
+    pub(super) fn settle(&mut self, shared: &ManagerShared, id: BufferId) {
+        let Some(buffer) = self.buffers.get(&id).filter(|buffer| buffer.phase.get() == Phase::Settled) else { return };
+        if let Some(start) = self.leasable(shared, buffer) {
+            buffer.open(start);
         }
-        let newest = |kind| shared.newest(&view.residence, kind);
-        buffer.open(newest(Medium::Memory), newest(Medium::Device));
         buffer.notify_changed();
+    }
+
+    /// As [`BufferState::leasable`], of the tiers that have the newest bytes.
+    pub(super) fn leasable(&self, shared: &ManagerShared, buffer: &BufferState) -> Option<*mut u8> {
+        let residence = self.ledger.view(buffer.id).ok()?.residence;
+        buffer.leasable(shared.newest(&residence, Medium::Memory), shared.newest(&residence, Medium::Device))
     }
 
     /// Drops a buffer's copy in a tier; returns false if the buffer is in use.
     fn drop_copy(&mut self, id: BufferId, tier: Tier) -> bool {
         let Some(buffer) = self.buffers.get(&id).cloned() else { return true };
-        if self.busy.contains(&id) || !self.close(&buffer) {
+        if buffer.phase.get() != Phase::Settled || self.close(&buffer).is_err() {
             return false;
         }
         self.pending_frees.add(buffer.copies().take(tier));
@@ -252,12 +259,11 @@ impl State {
 
     fn forget(&mut self, id: BufferId) {
         let Some(buffer) = self.buffers.remove(&id) else { return };
-        // No lease is held, as the last handle is gone or `free` has closed the word; it grants none from now on.
+        // No lease is held, as the last handle is gone or `free` has closed the word; from now on none is granted.
         let closed = self.close(&buffer);
-        debug_assert!(closed, "{}: forgotten while it is leased", buffer.id);
-        buffer.freed.store(true, Ordering::Release);
+        debug_assert_eq!(closed, Ok(()), "{}: forgotten while it is leased", buffer.id);
+        buffer.phase.advance(PhaseEvent::Free);
         self.pending_frees.add(buffer.copies().clear());
-        self.busy.remove(&id);
         self.metadata -= buffer.metadata_bytes;
         self.forget_name(buffer.name());
         self.settled(id, &Err(Error::Freed));
