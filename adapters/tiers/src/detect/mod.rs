@@ -36,6 +36,7 @@ mod mounts;
 mod pressure;
 mod transport;
 
+pub(crate) use budget::budgets;
 pub use budget::{Budget, Gpu};
 pub use classify::{BackingStore, DecidedBy, DiskClass, DiskFacts, ReadProfile, Unsuitable, classify};
 pub use cpu::CpuMemory;
@@ -103,7 +104,12 @@ impl Machine {
 /// This is `MemAvailable`, or the bytes left under this process's tightest control group limit if those are fewer.
 /// `None` where the system reports neither.
 pub fn available_memory() -> Option<u64> {
-    budget::budgets(&CpuMemory::read(Path::new("/")), &[]).first()?.bytes
+    available_under(Path::new("/"))
+}
+
+/// As [`available_memory`], of the machine whose `/proc` and `/sys` are under another root.
+pub(crate) fn available_under(root: &Path) -> Option<u64> {
+    budgets(&CpuMemory::read(root), &[]).first()?.bytes
 }
 
 /// The error of a directory whose disk cannot be found.

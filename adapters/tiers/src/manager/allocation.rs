@@ -202,6 +202,7 @@ impl ManagerShared {
             }
             state.unclaim(&shared, &buffer);
             if let Some(refused) = refused {
+                state.refused_memory(tier);
                 state.suspensions.insert(tier, refused);
                 let _ = state.handle(&shared, LedgerEvent::TierRefused { tier });
             }

@@ -51,6 +51,7 @@ pub struct ManagerBuilder {
     engine: EngineKind,
     maintenance: Option<Duration>,
     on_pressure: Option<PressureCallback>,
+    system_root: Option<PathBuf>,
 }
 
 /// A directory that the user named.
@@ -86,6 +87,8 @@ impl ManagerBuilder {
 
     /// Sets the bytes of the machine's memory that buffers and their metadata may take.
     ///
+    /// They take less while other programs need the memory: a thirty-second of the machine or the control group stays free
+    /// for them, and more while tasks wait for memory; an eighth of these bytes remains to the manager whatever happens.
     /// Metadata counts wherever a buffer's bytes are, except for its first MiB. Staging memory for files is extra: 12
     /// MiB, or two chunks where that is more. Default: a share of the available memory, by the preset, and no more than
     /// the control group allows.
@@ -197,6 +200,14 @@ impl ManagerBuilder {
         self
     }
 
+    /// Sets the folder under which `proc` and `sys` are read, to learn what memory others leave: `/` by default.
+    ///
+    /// For programs that see the machine's files elsewhere, as in some containers; and for tests, which copy them.
+    pub fn system_root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.system_root = Some(root.into());
+        self
+    }
+
     /// Builds the manager and recovers its durable buffers.
     ///
     /// A tier that recovers more than its capacity takes nothing until enough is freed.
@@ -251,6 +262,10 @@ impl ManagerBuilder {
         Ok(files)
     }
 
+    fn root(&self) -> PathBuf {
+        self.system_root.clone().unwrap_or_else(|| "/".into())
+    }
+
     /// Opens the tiers of devices and memory, best first.
     fn addressed(&self) -> Result<Vec<ManagedTier>, Error> {
         let profile = match self.preset {
@@ -272,7 +287,7 @@ impl ManagerBuilder {
             let (kind, device) = (Some(detect::TierKind::Gpu), gpu.name());
             made.push(ManagedTier { storage: TierStorage::Device(gpu), kind, device, capacity });
         }
-        let capacity = self.memory.unwrap_or_else(|| preset_share(detect::available_memory().unwrap_or(0)));
+        let capacity = self.memory.unwrap_or_else(|| preset_share(detect::available_under(&self.root()).unwrap_or(0)));
         if capacity == 0 && joint.is_some() {
             return Err(Error::BadSetting(
                 "a device that shares the machine's memory needs some of it: see `memory`".into(),
@@ -289,7 +304,7 @@ impl ManagerBuilder {
     }
 
     async fn make(self, chunk: usize, files: Vec<FileTier>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
-        let stage = stage(chunk as u64);
+        let (stage, system_root) = (stage(chunk as u64), self.root());
         let frames = frames(stage + LOG * files.len() as u64, FramePool::new)?;
         let mut tiers = self.addressed()?;
         // Most bytes of a chunk of a recovered buffer.
@@ -325,6 +340,7 @@ impl ManagerBuilder {
         let pinned_cap = self.pinned.unwrap_or_else(|| PINNED_CAP.default.part_of(memory));
         let shared = Arc::new_cyclic(|own| ManagerShared {
             own: own.clone(),
+            system_root,
             tasks: self.tasks,
             frames,
             tiers,

@@ -1,4 +1,4 @@
-//! The maintenance thread: ticks, compaction of stores, capacities of devices.
+//! The maintenance thread: ticks, budgets of memory, compaction of stores.
 
 use super::ManagerShared;
 use crate::ledger::LedgerEvent;
@@ -9,9 +9,8 @@ use terrace_file::WorkerThread;
 /// Number of ticks between compactions of stores: ten seconds at the default interval.
 const COMPACTION_TICKS: u64 = 40;
 
-/// A tier on a device shrinks when less than one part in this many of its limit is left free for other users of the
-/// device.
-const SPARE: u64 = 32;
+/// Number of ticks between looks at the machine's memory: a second at the default interval.
+const MEMORY_TICKS: u64 = 4;
 
 /// The maintenance thread. Dropping it ends the thread.
 #[derive(Debug)]
@@ -43,45 +42,23 @@ fn run(shared: &Weak<ManagerShared>, stopped: &mpsc::Receiver<()>, interval: Dur
 }
 
 impl ManagerShared {
-    /// Runs the ledger's maintenance; every `COMPACTION_TICKS` calls also that of devices and stores.
+    /// Runs the ledger's maintenance; now and then also that of memory, devices and stores.
     pub(super) fn tick(self: &Arc<Self>, now: u64) {
         self.retry_suspended();
         let mut state = self.state();
         state.now = state.now.max(now);
         let _ = state.handle(self, LedgerEvent::Tick { now });
         state.ticks += 1;
-        let compacts = state.ticks.is_multiple_of(COMPACTION_TICKS);
+        let [compacts, looks] = [COMPACTION_TICKS, MEMORY_TICKS].map(|ticks| state.ticks.is_multiple_of(ticks));
         self.unlock(state);
+        if looks {
+            self.follow_machine_memory();
+        }
         self.reclaim_unused_memory();
         if compacts {
             self.follow_device_memory();
             // A store whose compaction fails is compacted again at a later tick.
             self.tiers().filter_map(|tier| self.store(tier).ok()).for_each(|store| drop(store.compact()));
-        }
-    }
-}
-
-impl ManagerShared {
-    /// Adjusts the capacities of device tiers to the memory that the driver, or the system, has left: other programs
-    /// use it too.
-    fn follow_device_memory(self: &Arc<Self>) {
-        for tier in self.tiers() {
-            let Some(gpu) = self.device_tier(tier) else { continue };
-            // If a device does not answer, its capacity stays: calls that use the device report the error.
-            let Ok(room) = gpu.room(self.medium(tier)) else { continue };
-            let mut state = self.state();
-            let Some(view) = state.ledger.tier(tier) else { continue };
-            let most = state.limits[usize::from(tier)];
-            let capacity = room.capacity(view.used, most / SPARE).min(state.allowed(self, tier, most));
-            // Small changes are ignored.
-            if capacity.abs_diff(view.capacity) > most / 64 {
-                let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
-            }
-            self.unlock(state);
-            // Returns the memory of copies that left the tier to the driver.
-            if room.is_short(most / SPARE) {
-                gpu.trim();
-            }
         }
     }
 }

@@ -74,9 +74,11 @@ impl TierStorage {
 }
 
 impl State {
-    /// Returns the capacity that a tier with the configured limit `most` has now; the memory tier's is reduced by
+    /// Returns the capacity that a tier has now: its limit, or its budget if that is less; the memory tier's is reduced by
     /// metadata and by unused bytes.
-    pub(super) fn allowed(&self, shared: &ManagerShared, tier: Tier, most: u64) -> u64 {
+    pub(super) fn allowed(&self, shared: &ManagerShared, tier: Tier) -> u64 {
+        let at = usize::from(tier);
+        let most = self.limits[at].min(self.budgets[at].bytes(self.now));
         if shared.memory() == Some(tier) { most.saturating_sub(self.metadata_deducted + self.unused) } else { most }
     }
 
@@ -90,7 +92,7 @@ impl State {
             return None;
         }
         self.metadata_deducted = metadata_deducted;
-        Some(LedgerEvent::Resize { tier, capacity: self.allowed(shared, tier, most) })
+        Some(LedgerEvent::Resize { tier, capacity: self.allowed(shared, tier) })
     }
 
     /// # Errors
@@ -135,7 +137,7 @@ impl ManagerShared {
     /// Restores the capacity that [`evict_for_space`](Self::evict_for_space) took.
     pub(super) fn restore_capacity(self: &Arc<Self>, tier: Tier) {
         let mut state = self.state();
-        let capacity = state.allowed(self, tier, state.limits[usize::from(tier)]);
+        let capacity = state.allowed(self, tier);
         let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
         self.unlock(state);
     }
@@ -161,7 +163,7 @@ impl ManagerShared {
         let most = state.limits[usize::from(tier)];
         state.fragmented = unused > most / UNUSED;
         state.unused = if state.fragmented { unused } else { 0 };
-        let capacity = state.allowed(self, tier, most);
+        let capacity = state.allowed(self, tier);
         let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
         self.unlock(state);
     }

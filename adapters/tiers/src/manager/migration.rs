@@ -136,6 +136,9 @@ impl ManagerShared {
                 Err(error) => state.settled(buffer.id, &Err(error)),
             }
             let _ = state.handle(&shared, LedgerEvent::CopyEnded { id: buffer.id, from, to, outcome });
+            if outcome == CopyOutcome::Full && shared.medium(to) != Medium::File {
+                state.refused_memory(to);
+            }
             shared.unlock(state);
         }));
     }

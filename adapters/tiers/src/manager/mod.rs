@@ -18,7 +18,7 @@
 //! | `buffer_state`, `block`, `device_tier` | a buffer's phase, lease word and copies; its memory; a device and copies on it |
 //! | `allocation` | requests for buffers and their answers; names; memory of new buffers |
 //! | `move_request`, `migration` | moves that users and leases request; copies between tiers |
-//! | `memory` | memory that buffers take beside their bytes |
+//! | `memory`, `budget` | memory that buffers take beside their bytes; what others leave to tiers of memory |
 //! | `pending_frees` | frees device memory without the manager's lock |
 //! | `suspension` | why tiers are suspended, and when they are tried again |
 //! | `access`, `lease_word`, `raw_bytes` | reads and writes; the lease word; bytes by address |
@@ -33,6 +33,7 @@
 mod access;
 mod allocation;
 mod block;
+mod budget;
 mod buffer_state;
 mod builder;
 mod device;
@@ -79,6 +80,7 @@ use lease_gate::LeaseGate;
 use maintenance::MaintenanceThread;
 use state::State;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
@@ -118,6 +120,8 @@ struct ManagedTier {
 struct ManagerShared {
     /// A reference to this value itself, for methods that spawn a task but have no `Arc` of it.
     own: Weak<ManagerShared>,
+    /// The folder under which `/proc` and `/sys` are read.
+    system_root: PathBuf,
     tasks: Executor,
     /// Staging memory for I/O on files.
     frames: FramePool,
@@ -347,8 +351,8 @@ impl Manager {
 
     /// Sets the capacity of a tier in bytes: buffers that no longer fit move to lower tiers.
     ///
-    /// For a tier on a device this is a limit: maintenance reduces the capacity to the memory that the device has left. The
-    /// tier of the machine's memory grows to no more than it was built with.
+    /// For memory, of the machine or of a device, this is a limit: maintenance reduces the capacity to what other programs
+    /// leave. The tier of the machine's memory grows to no more than it was built with.
     ///
     /// # Errors
     /// [`Error::Rejected`] for no such tier.
@@ -357,10 +361,12 @@ impl Manager {
         let built = self.shared.tiers.get(usize::from(tier)).filter(|_| self.shared.memory() == Some(tier));
         let capacity = capacity.min(built.map_or(u64::MAX, |tier| tier.capacity));
         let mut state = self.shared.state();
-        let allowed = state.allowed(&self.shared, tier, capacity);
+        let at = usize::from(tier);
+        let before = state.limits.get_mut(at).map(|most| std::mem::replace(most, capacity));
+        let allowed = if before.is_some() { state.allowed(&self.shared, tier) } else { capacity };
         let resized = state.handle(&self.shared, LedgerEvent::Resize { tier, capacity: allowed });
-        if let Some(most) = state.limits.get_mut(usize::from(tier)).filter(|_| resized.is_ok()) {
-            *most = capacity;
+        if let (Some(before), Err(_)) = (before, &resized) {
+            state.limits[at] = before;
         }
         self.shared.unlock(state);
         resized.map_err(Into::into)

@@ -6,6 +6,7 @@
 
 use super::ManagerShared;
 use super::allocation::AllocationWaiter;
+use super::budget::TierBudget;
 use super::buffer_state::BufferState;
 use super::error::Error;
 use super::lease_word::{Purpose, is_replicating, lease_status};
@@ -53,6 +54,8 @@ pub(super) struct State {
     pub moves: MoveStats,
     /// Upper limit of each tier's capacity in bytes.
     pub limits: Vec<u64>,
+    /// What each tier may hold now, whatever its limit is.
+    pub budgets: Vec<TierBudget>,
     /// The cause of each tier's suspension.
     pub suspensions: BTreeMap<Tier, Suspension>,
     /// The time of the last tick.
@@ -87,6 +90,7 @@ impl State {
             pending_frees: PendingFrees::default(),
             file_copies: FileCopies::default(),
             moves: MoveStats::default(),
+            budgets: vec![TierBudget::UNLIMITED; limits.len()],
             limits,
             suspensions: BTreeMap::new(),
             now: 0,

@@ -62,6 +62,7 @@ impl ManagerShared {
         for (tier, _) in refused.iter().filter(|(tier, refused)| is_gone(**tier, refused)) {
             let mut state = self.state();
             state.suspensions.remove(tier);
+            state.has_memory_again(*tier);
             let _ = state.handle(self, LedgerEvent::TierRecovered { tier: *tier });
             self.unlock(state);
         }

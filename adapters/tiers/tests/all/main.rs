@@ -2,6 +2,7 @@
 //!
 //! A test that needs its own process, allocator or panic hook, or that measures its process, is a file beside this folder.
 
+mod budgets;
 mod detect;
 mod devices;
 mod extremes;

@@ -5,4 +5,4 @@ mod classes;
 mod layouts;
 mod measuring;
 mod memory;
-mod world;
+pub(crate) mod world;

@@ -16,6 +16,10 @@ impl World {
         Self { root: tempfile::tempdir().expect("a folder"), mounts: String::new() }
     }
 
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
     /// Writes a file.
     pub fn file(self, path: &str, text: &str) -> Self {
         let path = self.root.path().join(path);

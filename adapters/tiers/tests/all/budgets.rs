@@ -1,0 +1,192 @@
+//! What tiers of memory hold while other programs need the memory, and after: facts of machines as copied files.
+#![cfg(target_os = "linux")]
+
+use crate::detect::world::World;
+use std::time::Duration;
+use tempfile::TempDir;
+use terrace_device::Device;
+use terrace_tiers::{Buffer, Manager};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// `/proc/meminfo` of a machine of 4 GiB: a thirty-second of that, 128 MiB, is for others.
+fn available(world: World, mib: u64) -> World {
+    world.file("proc/meminfo", &format!("MemTotal: {} kB\nMemAvailable: {} kB\n", 4 << 20, mib << 10))
+}
+
+fn stalled(world: World, percent: &str) -> World {
+    let lines = format!(
+        "some avg10={percent} avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    );
+    world.file("proc/pressure/memory", &lines)
+}
+
+/// A manager with 64 MiB of memory above files, which looks at this world.
+fn manager(world: &World) -> (TempDir, Manager) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let builder = Manager::builder().memory(64 * MIB).directory_of(directory.path(), GIB).system_root(world.root());
+    let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+    (directory, manager)
+}
+
+/// So many looks at the machine: four ticks each.
+fn look(manager: &Manager, looks: u64) {
+    let now = manager.tiers()[0].view.suspended_until.unwrap_or(0);
+    (0..4 * looks).for_each(|_| manager.tick(now));
+}
+
+fn capacity(manager: &Manager) -> u64 {
+    manager.tiers()[0].view.capacity
+}
+
+fn filled(manager: &Manager, mib: u64) -> Vec<Buffer> {
+    let one = |at: u64| {
+        let buffer = manager.allocate(MIB).expect("room");
+        buffer.write(0, &vec![at as u8; MIB as usize]).expect("written");
+        buffer
+    };
+    (0..mib).map(one).collect()
+}
+
+/// Waits until copies have made the tier as small as it must be.
+fn until_it_fits(manager: &Manager) {
+    let manager = manager.clone();
+    terrace_tests::hung::bounded(move || {
+        while manager.tiers()[0].view.used > capacity(&manager) {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn memory_shrinks_when_others_need_it_and_grows_back() {
+    let world = available(World::new(), 1000);
+    let (_directory, manager) = manager(&world);
+    let buffers = filled(&manager, 60);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 64 * MIB, "there is enough for all");
+    // 60 MiB are held and 98 left: 30 too few for others.
+    let world = available(world, 98);
+    look(&manager, 1);
+    let shrunk = capacity(&manager);
+    assert!((28 * MIB..=34 * MIB).contains(&shrunk), "{shrunk}");
+    until_it_fits(&manager);
+    assert!(buffers.iter().enumerate().all(|(at, buffer)| buffer.lease_best().expect("room")[7] == at as u8));
+    // Nothing is left: an eighth of the limit remains.
+    let world = available(world, 0);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 8 * MIB);
+    // Others are gone: the tier grows by an eighth of its limit at each look.
+    let _world = available(world, 1000);
+    for step in 2..=8 {
+        look(&manager, 1);
+        assert_eq!(capacity(&manager), step * 8 * MIB);
+    }
+    manager.check().expect("sound");
+}
+
+#[test]
+fn what_leaves_goes_back_to_the_system() {
+    let world = available(World::new(), 1000);
+    let (_directory, manager) = manager(&world);
+    let _buffers = filled(&manager, 60);
+    let _world = available(world, 0);
+    look(&manager, 1);
+    until_it_fits(&manager);
+    look(&manager, 1);
+    // The manager counts what it holds, not what it may: what it gave back is available to others, and to itself.
+    assert_eq!(capacity(&manager), 8 * MIB);
+    manager.check().expect("sound");
+}
+
+#[test]
+fn tasks_that_wait_for_memory_are_left_more() {
+    // 160 MiB are left beside nothing held: 128 for others, or 256 at a tenth of the time stalled.
+    let world = stalled(available(World::new(), 160), "0.00");
+    let (_directory, manager) = manager(&world);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 32 * MIB);
+    let world = stalled(world, "2.50");
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 8 * MIB, "the least");
+    let _world = stalled(world, "0.00");
+    look(&manager, 3);
+    assert_eq!(capacity(&manager), 32 * MIB);
+}
+
+#[test]
+fn control_groups_of_both_versions_bound_the_budget() {
+    let (second, first) = ("sys/fs/cgroup/job", "sys/fs/cgroup/memory/job");
+    let limited = |bytes: u64| {
+        available(World::new(), 3000)
+            .mount("0:20 /sys/fs/cgroup cgroup2 cgroup2 rw")
+            .file("proc/self/cgroup", "0::/job\n")
+            .file(&format!("{second}/memory.max"), &format!("{}\n", 320 * MIB))
+            .file(&format!("{second}/memory.current"), &format!("{bytes}\n"))
+    };
+    // 320 MiB, of which 10 are for other programs of the group.
+    let world = limited(100 * MIB);
+    let (_directory, of_second) = manager(&world);
+    look(&of_second, 1);
+    assert_eq!(capacity(&of_second), 64 * MIB);
+    let world = world.file(&format!("{second}/memory.current"), &format!("{}\n", 270 * MIB));
+    look(&of_second, 1);
+    assert_eq!(capacity(&of_second), 40 * MIB);
+    let stall = "some avg10=10.00 avg60=0.00 avg300=0.00 total=1\n";
+    let _world = world.file(&format!("{second}/memory.pressure"), stall);
+    look(&of_second, 1);
+    assert_eq!(capacity(&of_second), 30 * MIB, "the group waits for memory");
+
+    let world = available(World::new(), 3000)
+        .mount("0:31 /sys/fs/cgroup/memory cgroup cgroup rw,memory")
+        .file("proc/self/cgroup", "4:memory:/job\n")
+        .file(&format!("{first}/memory.limit_in_bytes"), &format!("{}\n", 320 * MIB))
+        .file(&format!("{first}/memory.usage_in_bytes"), &format!("{}\n", 290 * MIB));
+    let (_directory, of_first) = manager(&world);
+    look(&of_first, 1);
+    assert_eq!(capacity(&of_first), 20 * MIB);
+}
+
+#[test]
+fn a_system_that_says_nothing_changes_nothing() {
+    let world = World::new();
+    let (_directory, manager) = manager(&world);
+    look(&manager, 2);
+    assert_eq!(capacity(&manager), 64 * MIB);
+}
+
+#[test]
+fn a_limit_of_the_user_and_the_budget_hold_together() {
+    let world = available(World::new(), 168);
+    let (_directory, manager) = manager(&world);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 40 * MIB);
+    manager.resize(0, 64 * MIB).expect("a limit");
+    assert_eq!(capacity(&manager), 40 * MIB, "a user's limit does not make memory");
+    manager.resize(0, 16 * MIB).expect("a limit");
+    assert_eq!(capacity(&manager), 16 * MIB);
+}
+
+#[test]
+fn a_driver_that_refused_is_not_asked_for_more_for_a_while() {
+    let device = Device::host();
+    device.set_capacity(6 * MIB);
+    let builder = Manager::builder().device_of(&device, 16 * MIB).memory(64 * MIB);
+    let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+    let tick = |now| (0..40).for_each(|_| manager.tick(now));
+    let held = manager.allocate(4 * MIB).expect("room");
+    // The device has less than the manager was told.
+    let elsewhere = manager.allocate(4 * MIB).expect("memory has room");
+    let tiers: Vec<_> = manager.list().iter().map(|buffer| buffer.tier).collect();
+    assert_eq!(tiers, [0, 1]);
+    assert!(manager.tiers()[0].view.suspended_until.is_some());
+    tick(1);
+    assert_eq!(capacity(&manager), 4 * MIB, "what it held, although 2 MiB more are left");
+    assert_eq!(manager.promote(&elsewhere, 0).map_err(|error| error.to_string().is_empty()), Err(false));
+    tick(20_000);
+    assert!(capacity(&manager) > 5 * MIB, "it is asked again");
+    drop(held);
+    manager.promote(&elsewhere, 0).expect("room");
+    manager.check().expect("sound");
+}
