@@ -10,7 +10,7 @@
 use super::eviction::VictimSearch;
 use super::queue::QueueState;
 use super::types::Medium;
-use super::{EventContext, Ledger, Tier};
+use super::{EventContext, EvictionCause, Ledger, Tier};
 
 /// Number of waiting requests, and of waiting moves, for which room is made at once.
 const WAITING: usize = 256;
@@ -42,7 +42,7 @@ impl Ledger {
             let (requester, next_tier_only, spare_kept, spare_unused, single) = (None, true, true, true, false);
             let search = VictimSearch { tier, need, requester, next_tier_only, spare_kept, spare_unused, single };
             let plan = self.select_victims(search, context.lease_status);
-            self.commit(tier, plan, context);
+            self.commit(tier, plan, EvictionCause::Ahead, context);
             let state = &mut self.tiers[usize::from(tier)];
             state.failed_ahead = state.shortfall(wanted.min(state.capacity / MOST_LEAVING)) > 0;
         }

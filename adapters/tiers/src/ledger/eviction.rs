@@ -19,7 +19,7 @@
 use super::account::Tenant;
 use super::table::{BufferRecord, Migration};
 use super::types::{BufferId, LeaseStatus};
-use super::{EventContext, Ledger, Tier};
+use super::{EventContext, EvictionCause, Ledger, Tier};
 use crate::policy::Verdict;
 use smallvec::SmallVec;
 use terrace_core::residence::TIERS;
@@ -94,7 +94,7 @@ impl Ledger {
         &mut self,
         tier: Tier,
         need: u64,
-        (requester, prefetch): (Option<u16>, bool),
+        (requester, cause): (Option<u16>, EvictionCause),
         context: &mut EventContext<'_>,
     ) -> bool {
         if need == 0 {
@@ -103,15 +103,15 @@ impl Ledger {
         if self.search_would_fail(tier, need, requester) {
             return false;
         }
-        let spared = self.keeps + self.awaited > 0;
+        let (spared, prefetch) = (self.keeps + self.awaited > 0, cause == EvictionCause::Prefetch);
         for spare_kept in [true, false].into_iter().filter(|spare| if prefetch { *spare } else { spared || !*spare }) {
             for (next_tier_only, single) in [(true, false), (false, false), (false, true)] {
                 let plan = self.select_victims(
                     VictimSearch { tier, need, requester, next_tier_only, spare_kept, spare_unused: false, single },
                     context.lease_status,
                 );
-                if plan.bytes >= need && self.make_room_below(tier, &plan, (requester, prefetch), context) {
-                    self.commit(tier, plan, context);
+                if plan.bytes >= need && self.make_room_below(tier, &plan, (requester, cause), context) {
+                    self.commit(tier, plan, cause, context);
                     return true;
                 }
                 self.abandon(tier, plan);
@@ -153,14 +153,15 @@ impl Ledger {
             plan.bytes -= last;
             self.abandon(tier, surplus);
         }
-        let began = plan.bytes;
-        self.commit(tier, plan, context);
+        let (began, cause) =
+            (plan.bytes, if most.is_some() { EvictionCause::Maintenance } else { EvictionCause::Resize });
+        self.commit(tier, plan, cause, context);
         if began < need && most.is_none() {
             // The remaining bytes can leave only after room is made in lower tiers.
             let rest = need - began;
             let plan =
                 self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
-            self.make_room_below(tier, &plan, (None, false), context);
+            self.make_room_below(tier, &plan, (None, cause), context);
             self.abandon(tier, plan);
             self.tiers[usize::from(tier)].failed_search = Some((None, rest));
         }
@@ -172,7 +173,7 @@ impl Ledger {
         &mut self,
         tier: Tier,
         plan: &EvictionPlan,
-        requester: (Option<u16>, bool),
+        requester: (Option<u16>, EvictionCause),
         context: &mut EventContext<'_>,
     ) -> bool {
         (tier + 1..self.all_tiers().end).all(|to| {
@@ -273,14 +274,28 @@ impl Ledger {
 
     /// Begins the migrations of a plan's victims. Victims that are to be copied later stay in the tier, and in its
     /// policy.
-    pub(super) fn commit(&mut self, tier: Tier, plan: EvictionPlan, context: &mut EventContext<'_>) {
+    pub(super) fn commit(
+        &mut self,
+        tier: Tier,
+        plan: EvictionPlan,
+        cause: EvictionCause,
+        context: &mut EventContext<'_>,
+    ) {
         let mut later = EvictionPlan::default();
         for (index, exit) in plan.victims {
-            let buffer = &self.buffers[index];
+            let bytes = self.buffers[index].bytes;
+            let leaves = match exit {
+                Exit::Drop => true,
+                Exit::Copy(to) => self.fits(&self.buffers[index], to, 0),
+                Exit::Later(_) => false,
+            };
+            if leaves {
+                self.evictions.count(cause, bytes);
+            }
             match exit {
                 Exit::Drop => self.begin_drop(index, tier, context),
                 // An earlier victim of the plan may have taken the room below that this one needs.
-                Exit::Copy(to) if self.fits(buffer, to, 0) => self.begin_copy(index, tier, to, true, context),
+                Exit::Copy(to) if leaves => self.begin_copy(index, tier, to, true, context),
                 _ => later.victims.push((index, exit)),
             }
             self.buffers[index].selected = false;

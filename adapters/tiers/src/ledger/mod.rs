@@ -55,7 +55,7 @@ pub use error::{Refusal, RefusalReason, Rejected, SetupError};
 pub use types::{
     Action, BufferId, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, Settings, TenantQuota, TierSpec,
 };
-pub use views::{BufferView, PrefetchStats, TierView};
+pub use views::{BufferView, EvictionCause, EvictionStats, PrefetchStats, TierView};
 
 use crate::policy::Policy;
 use account::{Tenant, TierState};
@@ -93,6 +93,7 @@ pub struct Ledger {
     keeps: usize,
     awaited: usize,
     prefetches: PrefetchStats,
+    evictions: EvictionStats,
     /// Allocation requests that are not answered yet, in order of arrival.
     queue: VecDeque<PendingRequest>,
     /// Number of requests in `queue` that do not wait for other users to free buffers.
@@ -143,6 +144,7 @@ impl Ledger {
             keeps: 0,
             awaited: 0,
             prefetches: PrefetchStats::default(),
+            evictions: EvictionStats::default(),
             queue: VecDeque::new(),
             non_waiting: 0,
             granted: BTreeMap::new(),
@@ -317,6 +319,11 @@ impl Ledger {
     /// What became of prefetches so far.
     pub fn prefetches(&self) -> PrefetchStats {
         self.prefetches
+    }
+
+    /// Evictions so far, by cause.
+    pub fn evictions(&self) -> EvictionStats {
+        self.evictions
     }
 
     /// Number of allocation requests that are not answered yet.

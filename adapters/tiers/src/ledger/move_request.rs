@@ -11,7 +11,7 @@ use super::error::Rejected;
 use super::queue::QueueState;
 use super::table::{Awaited, BufferRecord, MoveKind, MoveRequest};
 use super::types::{Action, BufferId, LeaseStatus, Medium};
-use super::{EventContext, Ledger, Tier};
+use super::{EventContext, EvictionCause, Ledger, Tier};
 
 /// How far a move request has got.
 enum MoveProgress {
@@ -251,7 +251,8 @@ impl Ledger {
             (self.tiers[usize::from(to)].shortfall(self.footprint(to, buffer.bytes)), buffer.tenant);
         // The buffer must not be evicted to make room for itself.
         self.buffers[index].selected = true;
-        let made = self.make_room(to, shortfall, (Some(tenant), kind == MoveKind::Prefetch), context);
+        let cause = if kind == MoveKind::Prefetch { EvictionCause::Prefetch } else { EvictionCause::Promotion };
+        let made = self.make_room(to, shortfall, (Some(tenant), cause), context);
         self.buffers[index].selected = false;
         // A buffer that is being copied to that tier may be evicted afterwards, which makes room.
         let later = kind == MoveKind::Promote && self.tiers[usize::from(to)].incoming > 0;

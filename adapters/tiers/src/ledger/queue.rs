@@ -16,7 +16,7 @@ use super::account::{FreedBy, MAX_CAPACITY};
 use super::error::{Refusal, RefusalReason, Rejected};
 use super::table::BufferRecord;
 use super::types::{Action, Medium, PlacementHint};
-use super::{EventContext, Ledger, Tier};
+use super::{EventContext, EvictionCause, Ledger, Tier};
 use terrace_core::residence::Residence;
 
 /// An allocation request that is not answered yet.
@@ -213,7 +213,7 @@ impl Ledger {
                 return Placement::InTier(tier);
             }
             let shortfall = state.shortfall(held);
-            if self.make_room(tier, shortfall, (Some(request.tenant), false), context) {
+            if self.make_room(tier, shortfall, (Some(request.tenant), EvictionCause::Allocation), context) {
                 return Placement::MakingRoom(tier);
             }
         }

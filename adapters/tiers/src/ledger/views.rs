@@ -37,6 +37,45 @@ pub struct PrefetchStats {
     pub unmet: u64,
 }
 
+/// Why buffers were evicted from a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EvictionCause {
+    /// An allocation needed the room.
+    Allocation,
+    /// A user's promotion, or that of a second touch, needed it.
+    Promotion,
+    /// A prefetch needed it.
+    Prefetch,
+    /// Room was made ahead, for all that waits at once or for the demand of late.
+    Ahead,
+    /// A tick emptied a tier that was nearly full.
+    Maintenance,
+    /// The tier shrank.
+    Resize,
+}
+
+impl EvictionCause {
+    /// All causes.
+    pub const ALL: [Self; 6] =
+        [Self::Allocation, Self::Promotion, Self::Prefetch, Self::Ahead, Self::Maintenance, Self::Resize];
+}
+
+/// Evictions that have begun, by their cause: copies to lower tiers and drops of redundant copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionStats([(u64, u64); 6]);
+
+impl EvictionStats {
+    /// Number of evictions for a cause, and their bytes.
+    pub fn of(&self, cause: EvictionCause) -> (u64, u64) {
+        self.0[cause as usize]
+    }
+
+    pub(super) fn count(&mut self, cause: EvictionCause, bytes: u64) {
+        let (number, sum) = &mut self.0[cause as usize];
+        (*number, *sum) = (*number + 1, *sum + bytes);
+    }
+}
+
 /// The state of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierView {

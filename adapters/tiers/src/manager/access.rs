@@ -8,19 +8,20 @@
 //! memory, or to files, since a failed copy to a device would leave a mixture of old and new bytes.
 
 use super::ManagerShared;
-use super::block::{HostBlock, TransferMemory};
-use super::buffer_state::{BufferState, TierCopy};
+use super::block::TransferMemory;
+use super::buffer_state::BufferState;
 use super::device_tier::DeviceCopy;
 use super::error::Error;
 use super::lease_word::{Attempt, Purpose};
 use super::migration::CHUNKS;
 use super::phase::{Phase, PhaseEvent};
 use super::raw_bytes::RawBytes;
+use super::stats::Waited;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::ops::Range;
 use std::sync::Arc;
-use terrace_core::lease::LeaseError;
+use std::time::Instant;
 use terrace_core::residence::Tier;
 use terrace_file::Piece;
 
@@ -56,12 +57,14 @@ impl ManagerShared {
         // The bytes of a buffer that was never written are zeros, wherever its memory is.
         if matches!(lease, Attempt::Elsewhere) && !buffer.is_freed() && buffer.copies().is_untouched() {
             to.fill(0);
+            self.count_read(self.stats.memory, to.len());
             return Ok(Attempt::Taken(()));
         }
         lease.and_then(|lease| {
             let Some(memory) = lease.memory else { return Ok(Attempt::Elsewhere) };
             // SAFETY: a shared lease is held; the caller checked the range.
             unsafe { memory.read(offset as usize, to) };
+            self.count_read(self.stats.memory, to.len());
             Ok(Attempt::Taken(()))
         })
     }
@@ -82,75 +85,8 @@ impl ManagerShared {
         // SAFETY: the exclusive lease is held; the caller checked the range.
         unsafe { RawBytes::new(start, buffer.bytes as usize).write(offset as usize, from) };
         self.release_exclusive(buffer, Purpose::Call);
+        self.count_write(self.stats.memory, from.len());
         Ok(Attempt::Taken(()))
-    }
-
-    /// Claims the blank memory of a buffer that was never written, if it has such memory and is not in use.
-    ///
-    /// # Errors
-    /// [`Error::Leased`] if the memory is to be written while the copy on a device, which is zeros, is leased.
-    fn claim_blank(&self, buffer: &BufferState, writes: bool) -> Result<Attempt<(Tier, Arc<HostBlock>)>, Error> {
-        let mut state = self.state();
-        state.ledger.view(buffer.id)?;
-        let blank = buffer.copies().blank();
-        let Some(blank) = blank.filter(|_| buffer.phase.get() == Phase::Settled) else { return Ok(Attempt::Elsewhere) };
-        match if writes { state.close(buffer) } else { Ok(()) } {
-            Ok(()) => {}
-            Err(LeaseError::Brief) => return Ok(Attempt::Brief),
-            Err(_) => return Err(Error::Leased),
-        }
-        buffer.phase.advance(PhaseEvent::Claim);
-        Ok(Attempt::Taken(blank))
-    }
-
-    /// Opens memory that [`claim_blank`](Self::claim_blank) claimed, once it is initialised.
-    fn open_blank(
-        self: &Arc<Self>,
-        buffer: &BufferState,
-        (tier, block): (Tier, Arc<HostBlock>),
-        wrote: Range<usize>,
-    ) -> Result<(), Error> {
-        let mut state = self.state();
-        buffer.copies().put(tier, TierCopy::Memory(block));
-        let mut recorded = Ok(());
-        if !wrote.is_empty() {
-            // The policy shall see this use as it sees that of a lease.
-            buffer.lease.record_visit();
-            recorded = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
-            if recorded.is_ok() {
-                buffer.copies().wrote(wrote);
-            }
-        }
-        state.unclaim(self, buffer);
-        self.unlock(state);
-        recorded.map_err(Into::into)
-    }
-
-    /// Writes to the blank memory of a buffer that was never written, and zeroes the rest of it.
-    fn write_blank(self: &Arc<Self>, buffer: &BufferState, offset: u64, from: &[u8]) -> Result<Attempt<()>, Error> {
-        self.claim_blank(buffer, true)?.and_then(|blank| {
-            let (bytes, at, end) = (buffer.bytes as usize, offset as usize, offset as usize + from.len());
-            let memory = blank.1.raw_bytes().first(bytes);
-            // SAFETY: the buffer is claimed and its word closed: no other thread uses its memory.
-            unsafe { memory.zero(0, at) };
-            // SAFETY: as above; the caller checked the range.
-            unsafe { memory.write(at, from) };
-            // SAFETY: as above.
-            unsafe { memory.zero(end, bytes - end) };
-            self.open_blank(buffer, blank, buffer.chunks(offset, from.len() as u64)).map(Attempt::Taken)
-        })
-    }
-
-    /// Zeroes the memory of a buffer that was never written, if it is blank.
-    pub(super) fn zero_blank(self: &Arc<Self>, buffer: &BufferState) -> Result<(), Error> {
-        if buffer.copies().blank().is_some()
-            && let Attempt::Taken(blank) = self.claim_blank(buffer, false)?
-        {
-            // SAFETY: the buffer is claimed, and no lease is of blank memory: no other thread uses it.
-            unsafe { blank.1.raw_bytes().zero(0, buffer.bytes as usize) };
-            self.open_blank(buffer, blank, 0..0)?;
-        }
-        Ok(())
     }
 
     /// Finds where a buffer's newest bytes are.
@@ -195,6 +131,17 @@ impl ManagerShared {
     /// Reads a range of a buffer from the tier that has its newest bytes.
     pub(super) async fn read(self: &Arc<Self>, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         Self::inside(buffer, offset, to.len() as u64)?;
+        if let Attempt::Taken(()) = self.read_memory(buffer, offset, to)? {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let read = self.read_elsewhere(buffer, offset, to).await;
+        self.stats.waited(Waited::Read, begun);
+        read
+    }
+
+    /// Reads a range of a buffer that was not in memory, or not free.
+    async fn read_elsewhere(self: &Arc<Self>, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<(), Error> {
         loop {
             // Listens before it checks, so that no notification is missed.
             let changed = buffer.changed().listen();
@@ -210,12 +157,14 @@ impl ManagerShared {
                 DataLocation::File(tier) => {
                     if let Some(parts) = self.parts(buffer, tier, buffer.chunks(offset, to.len() as u64)) {
                         self.touch(buffer.id);
+                        self.count_read(tier, to.len());
                         return self.read_pieces(buffer, (tier, parts), offset, to).await;
                     }
                 }
                 DataLocation::Device => match self.acquire_for_call(buffer)? {
                     Attempt::Taken(_lease) => {
-                        if let Some(copy) = self.device_copy(buffer) {
+                        if let Some((tier, copy)) = self.device_copy(buffer) {
+                            self.count_read(tier, to.len());
                             return self.read_device(buffer, &copy, offset, to).await;
                         }
                     }
@@ -257,10 +206,20 @@ impl ManagerShared {
     }
 
     /// Returns a buffer's copy on a device, if it has the newest bytes. The caller must hold a lease.
-    fn device_copy(&self, buffer: &BufferState) -> Option<Arc<DeviceCopy>> {
+    fn device_copy(&self, buffer: &BufferState) -> Option<(Tier, Arc<DeviceCopy>)> {
         let residence = self.state().ledger.view(buffer.id).ok()?.residence;
         let tier = self.newest(&residence, Medium::Device)?;
-        buffer.copies().device(tier).cloned()
+        Some((tier, buffer.copies().device(tier).cloned()?))
+    }
+
+    fn count_read(&self, tier: Tier, bytes: usize) {
+        self.stats.found(tier);
+        self.stats.read(bytes);
+    }
+
+    pub(super) fn count_write(&self, tier: Tier, bytes: usize) {
+        self.stats.found(tier);
+        self.stats.written(bytes);
     }
 
     /// Reads a range from a device through staging frames. The caller must hold a lease.
@@ -297,9 +256,22 @@ impl ManagerShared {
         from: &[u8],
     ) -> Result<(), Error> {
         Self::inside(buffer, offset, from.len() as u64)?;
-        if from.is_empty() {
+        if from.is_empty() || matches!(self.write_memory(buffer, offset, from)?, Attempt::Taken(())) {
             return Ok(());
         }
+        let begun = Instant::now();
+        let written = self.write_elsewhere(buffer, offset, from).await;
+        self.stats.waited(Waited::Write, begun);
+        written
+    }
+
+    /// Writes a range of a buffer that was not in memory, or not free.
+    async fn write_elsewhere(
+        self: &Arc<Self>,
+        buffer: &Arc<BufferState>,
+        offset: u64,
+        from: &[u8],
+    ) -> Result<(), Error> {
         let tier = loop {
             // Listens before it checks, so that no notification is missed.
             let changed = buffer.changed().listen();
@@ -322,6 +294,7 @@ impl ManagerShared {
         let written = self.write_pieces(buffer, tier, offset, from).await;
         let mut state = self.state();
         if let Ok(pieces) = written.as_ref() {
+            self.count_write(tier, from.len());
             let mut copies = buffer.copies();
             copies.wrote(buffer.chunks(offset, from.len() as u64));
             for (chunk, piece) in pieces {

@@ -11,11 +11,13 @@ use super::error::Error;
 use super::migration::catch_copy_panic;
 use super::phase::PhaseEvent;
 use super::state::State;
+use super::stats::Waited;
 use super::{BufferOptions, ManagerShared, TierStorage};
 use crate::ledger::{BufferId, LedgerEvent, Medium, Refusal, RefusalReason};
 use futures_channel::oneshot;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Instant;
 use terrace_core::residence::Tier;
 use terrace_file::store::MAX_PARTS;
 
@@ -107,9 +109,21 @@ impl State {
 }
 
 impl ManagerShared {
-    /// Allocates a buffer. If a tier has less memory than the ledger assumed, the tier is suspended or shrinks, and the
-    /// request is repeated, which tries the next tier.
+    /// Allocates a buffer.
     pub(super) async fn allocate(
+        self: &Arc<Self>,
+        bytes: u64,
+        options: BufferOptions,
+    ) -> Result<Arc<BufferState>, Error> {
+        let begun = Instant::now();
+        let allocated = self.allocate_where_room_is(bytes, options).await;
+        self.stats.waited(Waited::Allocation, begun);
+        allocated
+    }
+
+    /// If a tier has less memory than the ledger assumed, the tier is suspended or shrinks, and the request is repeated,
+    /// which tries the next tier.
+    async fn allocate_where_room_is(
         self: &Arc<Self>,
         bytes: u64,
         options: BufferOptions,

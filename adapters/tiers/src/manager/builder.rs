@@ -3,6 +3,7 @@
 use super::device_tier::DeviceTier;
 use super::error::Error;
 use super::maintenance::MaintenanceThread;
+use super::stats::StatsRecorder;
 use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStorage};
 use crate::detect::{self, Machine};
 use crate::ledger::{Ledger, Medium, Settings, TenantQuota, TierSpec};
@@ -338,6 +339,8 @@ impl ManagerBuilder {
         }
         let ledger = Ledger::new(settings).map_err(Error::Setup)?;
         let pinned_cap = self.pinned.unwrap_or_else(|| PINNED_CAP.default.part_of(memory));
+        let is_memory = |made: &ManagedTier| made.storage.medium() == Medium::Memory;
+        let stats = StatsRecorder::new(tiers.iter().position(is_memory).map_or(Tier::MAX, |at| at as Tier));
         let shared = Arc::new_cyclic(|own| ManagerShared {
             own: own.clone(),
             system_root,
@@ -354,6 +357,7 @@ impl ManagerBuilder {
             _worker: worker,
             maintenance: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),
+            stats,
         });
         shared.adopt(most_of_chunk)?;
         let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;

@@ -112,7 +112,13 @@ impl Buffer {
     }
 
     async fn lease_among(&self, lessee: Lessee, tiers: &[Tier]) -> Result<DeviceLease<'_>, Error> {
-        self.lease_by(lessee, || self.try_among(tiers), || self.to_device(tiers)).await
+        self.lease_by(
+            lessee,
+            |lease: &DeviceLease<'_>| lease.on.tier,
+            || self.try_among(tiers),
+            || self.to_device(tiers),
+        )
+        .await
     }
 
     /// As [`lease_device`](Self::lease_device), as a future.
@@ -128,7 +134,9 @@ impl Buffer {
     /// # Errors
     /// As [`lease_device`](Self::lease_device).
     pub fn try_lease_device(&self) -> Result<Option<DeviceLease<'_>>, Error> {
-        self.try_among(&self.shared.device_tiers(None)?)?.now()
+        let lease = self.try_among(&self.shared.device_tiers(None)?)?.now()?;
+        lease.iter().for_each(|lease| self.shared.stats.found(lease.on.tier));
+        Ok(lease)
     }
 
     fn try_among(&self, tiers: &[Tier]) -> Result<Attempt<DeviceLease<'_>>, Error> {
@@ -172,7 +180,13 @@ impl Buffer {
     }
 
     async fn lease_mut_among(&self, lessee: Lessee, tiers: &[Tier]) -> Result<DeviceLeaseMut<'_>, Error> {
-        self.lease_by(lessee, || self.try_mut_among(tiers), || self.to_device(tiers)).await
+        self.lease_by(
+            lessee,
+            |lease: &DeviceLeaseMut<'_>| lease.on.tier,
+            || self.try_mut_among(tiers),
+            || self.to_device(tiers),
+        )
+        .await
     }
 
     fn try_mut_among(&self, tiers: &[Tier]) -> Result<Attempt<DeviceLeaseMut<'_>>, Error> {

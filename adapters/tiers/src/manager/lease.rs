@@ -8,11 +8,13 @@ use super::error::Error;
 use super::lease_gate::Lessee;
 use super::lease_word::{Attempt, Purpose};
 use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
+use super::stats::Waited;
 use super::{Buffer, DataLocation, ManagerShared};
 use crate::ledger::{LedgerEvent, Medium};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Instant;
 use terrace_core::residence::Tier;
 use terrace_file::JoinHandle;
 
@@ -39,9 +41,14 @@ impl Buffer {
     /// for them, as other buffers are leased; [`Error::Freed`]; the error of a failed read.
     pub fn lease_best(&self) -> Result<Lease<'_>, Error> {
         match self.attempt_lease()? {
-            Attempt::Taken(lease) => Ok(lease),
+            Attempt::Taken(lease) => {
+                self.shared.stats.found_in_memory();
+                Ok(lease)
+            }
             _ => {
-                let leased = || self.lease_by(Lessee::Thread, || self.attempt_lease(), || self.move_to_memory());
+                let leased = || {
+                    self.lease_by(Lessee::Thread, self.in_memory(), || self.attempt_lease(), || self.move_to_memory())
+                };
                 self.shared.tasks.block_on(leased)
             }
         }
@@ -55,22 +62,32 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best).
     pub async fn lease_best_async(&self) -> Result<Lease<'_>, Error> {
-        self.lease_by(Lessee::Future, || self.attempt_lease(), || self.move_to_memory()).await
+        self.lease_by(Lessee::Future, self.in_memory(), || self.attempt_lease(), || self.move_to_memory()).await
     }
 
     /// Acquires a lease once the bytes are in the requested tier. Every step that it waits for runs as a task, so a
-    /// future that is not polled keeps nothing from other lessees.
+    /// future that is not polled keeps nothing from other lessees. `tier`: where the lease is, for statistics.
     pub(super) async fn lease_by<T>(
         &self,
         lessee: Lessee,
+        tier: impl Fn(&T) -> Tier,
         attempt: impl Fn() -> Result<Attempt<T>, Error>,
         transfer: impl Fn() -> JoinHandle<Result<(), Error>>,
     ) -> Result<T, Error> {
         self.shared.check_process()?;
         let (mut brought, mut gate_pass) = (false, self.shared.lease_gate.pass(lessee));
+        let (begun, mut waited) = (Instant::now(), false);
         loop {
             let step = match attempt()? {
-                Attempt::Taken(lease) => return Ok(lease),
+                Attempt::Taken(lease) => {
+                    if !brought {
+                        self.shared.stats.found(tier(&lease));
+                    }
+                    if waited {
+                        self.shared.stats.waited(Waited::Lease, begun);
+                    }
+                    return Ok(lease);
+                }
                 Attempt::Brief => {
                     let buffer = Arc::clone(&self.handle.buffer);
                     self.shared.tasks.spawn(async move {
@@ -85,12 +102,21 @@ impl Buffer {
                         gate_pass.take().await;
                         self.shared.check_process()?;
                     }
-                    brought = true;
+                    if !std::mem::replace(&mut brought, true) {
+                        self.shared.missed(&self.handle.buffer);
+                    }
                     transfer()
                 }
             };
+            waited = true;
             gate_pass.during(&self.shared.tasks, step).await?;
         }
+    }
+
+    /// Tells that a lease is of bytes in memory.
+    fn in_memory<T>(&self) -> impl Fn(&T) -> Tier {
+        let memory = self.shared.stats.memory;
+        move |_| memory
     }
 
     /// Starts to move the bytes to memory.
@@ -105,7 +131,9 @@ impl Buffer {
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] also while a call writes.
     #[inline]
     pub fn try_lease(&self) -> Result<Option<Lease<'_>>, Error> {
-        self.attempt_lease()?.now()
+        let lease = self.attempt_lease()?.now()?;
+        lease.iter().for_each(|_| self.shared.stats.found_in_memory());
+        Ok(lease)
     }
 
     #[inline]
@@ -124,7 +152,8 @@ impl Buffer {
     /// # Errors
     /// As [`lease_best`](Self::lease_best); [`Error::Leased`] while any lease is held.
     pub fn lease_mut(&self) -> Result<LeaseMut<'_>, Error> {
-        let leased = || self.lease_by(Lessee::Thread, || self.attempt_lease_mut(), || self.move_to_memory());
+        let leased =
+            || self.lease_by(Lessee::Thread, self.in_memory(), || self.attempt_lease_mut(), || self.move_to_memory());
         self.shared.tasks.block_on(leased)
     }
 
@@ -133,7 +162,7 @@ impl Buffer {
     /// # Errors
     /// As [`lease_mut`](Self::lease_mut).
     pub async fn lease_mut_async(&self) -> Result<LeaseMut<'_>, Error> {
-        self.lease_by(Lessee::Future, || self.attempt_lease_mut(), || self.move_to_memory()).await
+        self.lease_by(Lessee::Future, self.in_memory(), || self.attempt_lease_mut(), || self.move_to_memory()).await
     }
 
     fn attempt_lease_mut(&self) -> Result<Attempt<LeaseMut<'_>>, Error> {

@@ -21,17 +21,19 @@
 //! | `memory`, `budget` | memory that buffers take beside their bytes; what others leave to tiers of memory |
 //! | `pending_frees` | frees device memory without the manager's lock |
 //! | `suspension` | why tiers are suspended, and when they are tried again |
-//! | `access`, `lease_word`, `raw_bytes` | reads and writes; the lease word; bytes by address |
+//! | `access`, `blank` | reads and writes; memory that was never written |
+//! | `lease_word`, `raw_bytes` | acquires and releases leases; bytes by address |
 //! | `handle`, `lease`, `device` | handles of users; leases of addresses in memory and on devices |
 //! | `lease_gate` | serialises lessees that evict each other's buffers |
 //! | `prefetch`, `sequence` | announced uses; buffers that are used in a given order |
 //! | `mapped` | mapped files as buffers |
-//! | `types` | options of allocations; lists of buffers and tiers; counters |
+//! | `types`, `stats` | options of allocations; lists of buffers and tiers; statistics |
 //! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
 //! | `builder`, `maintenance` | settings and construction; the maintenance thread |
 
 mod access;
 mod allocation;
+mod blank;
 mod block;
 mod budget;
 mod buffer_state;
@@ -55,6 +57,7 @@ mod prefetch;
 mod raw_bytes;
 mod sequence;
 mod state;
+mod stats;
 mod suspension;
 mod tombstones;
 mod types;
@@ -66,6 +69,7 @@ pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use sequence::Sequence;
+pub use stats::{ManagerStats, TierUses, WaitStats};
 pub use terrace_file::MappedFile;
 pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 
@@ -79,6 +83,7 @@ use handle::ShutdownGuard;
 use lease_gate::LeaseGate;
 use maintenance::MaintenanceThread;
 use state::State;
+use stats::StatsRecorder;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -139,6 +144,7 @@ struct ManagerShared {
     /// Serialises lessees whose buffers are evicted again before they can lease them.
     lease_gate: Arc<LeaseGate>,
     state: Mutex<State>,
+    stats: StatsRecorder,
     process: Process,
     /// The thread that runs tasks, if no I/O engine runs them.
     _worker: Option<TaskRunner>,
@@ -370,26 +376,6 @@ impl Manager {
         }
         self.shared.unlock(state);
         resized.map_err(Into::into)
-    }
-
-    /// Checks every invariant.
-    ///
-    /// # Errors
-    /// The first invariant that is broken.
-    pub fn check(&self) -> Result<(), String> {
-        self.shared.check_process().map_err(|error| error.to_string())?;
-        let state = self.shared.state();
-        state.ledger.check().map_err(|violation| violation.to_string())?;
-        for buffer in state.buffers.values() {
-            buffer.lease.check().map_err(|violation| violation.to_string())?;
-            // A buffer that was freed during a migration has no view, and is skipped.
-            if let Ok(view) = state.ledger.view(buffer.id) {
-                let leasable = state.leasable(&self.shared, buffer).is_some();
-                let sound = buffer.phase.get().check(view.moving, buffer.lease.is_closed(), leasable);
-                sound.map_err(|broken| format!("{}: {broken} ({:?})", buffer.id, buffer.phase))?;
-            }
-        }
-        self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
     }
 }
 

@@ -14,7 +14,7 @@
 //! | phase | lease word | who may use the bytes |
 //! | --- | --- | --- |
 //! | `Settled` | open, where memory or a device has the newest bytes and they are initialised | leases and calls |
-//! | `Claimed` | closed | the claimant: it allocates memory, fills memory that is blank, or writes in files |
+//! | `Claimed` | closed, but beside leases of a copy on a device | the claimant: it allocates memory, fills memory that is blank, or writes in files |
 //! | `Abandoned` | closed | as `Claimed`; the last handle is gone, so the end of the claim frees the buffer |
 //! | `Queued` | as `Settled` | as `Settled`, but nothing may write: a copy to files waits for its turn |
 //! | `Copying` | closed | the copy |
@@ -105,6 +105,8 @@ impl Phase {
     pub(super) fn check(self, moving: bool, closed: bool, initialised: bool) -> Result<(), &'static str> {
         match () {
             () if self.is_moving() != moving => Err("the phase and the ledger differ about a migration"),
+            // Blank memory is zeroed beside leases of the copy on a device.
+            () if self.is_claimed() && initialised => Ok(()),
             () if self.closes() && !closed => Err("the lease word is open beside a claim or a copy"),
             () if !self.closes() && closed == initialised => {
                 Err("the lease word is open exactly where initialised bytes can be leased")
@@ -186,7 +188,7 @@ mod tests {
         for (phase, moving, word, initialised) in [
             (Phase::Settled, true, open, true),
             (Phase::Queued, false, open, true),
-            (Phase::Claimed, false, open, true),
+            (Phase::Claimed, false, open, false),
             (Phase::Copying, true, open, true),
             (Phase::Settled, false, closed, true),
             (Phase::Settled, false, open, false),

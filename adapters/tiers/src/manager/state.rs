@@ -4,7 +4,6 @@
 //! released; slow actions are tasks, which report how they ended.
 //! Asks from below: the ledger; the phases and lease words of buffers.
 
-use super::ManagerShared;
 use super::allocation::AllocationWaiter;
 use super::budget::TierBudget;
 use super::buffer_state::BufferState;
@@ -17,6 +16,7 @@ use super::phase::{Phase, PhaseEvent};
 use super::suspension::Suspension;
 use super::tombstones::Tombstones;
 use super::types::MoveStats;
+use super::{Manager, ManagerShared};
 use crate::ledger::{Action, BufferId, LeaseStatus, Ledger, LedgerEvent, Medium, Rejected};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -24,6 +24,7 @@ use std::sync::{Arc, Weak};
 use terrace_core::lease::LeaseError;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
+use terrace_file::Store;
 
 /// The manager's state under its lock.
 pub(super) struct State {
@@ -272,5 +273,27 @@ impl State {
         self.forget_name(buffer.name());
         self.settled(id, &Err(Error::Freed));
         buffer.notify_changed();
+    }
+}
+
+impl Manager {
+    /// Checks every invariant.
+    ///
+    /// # Errors
+    /// The first invariant that is broken.
+    pub fn check(&self) -> Result<(), String> {
+        self.shared.check_process().map_err(|error| error.to_string())?;
+        let state = self.shared.state();
+        state.ledger.check().map_err(|violation| violation.to_string())?;
+        for buffer in state.buffers.values() {
+            buffer.lease.check().map_err(|violation| violation.to_string())?;
+            // A buffer that was freed during a migration has no view, and is skipped.
+            if let Ok(view) = state.ledger.view(buffer.id) {
+                let leasable = state.leasable(&self.shared, buffer).is_some();
+                let sound = buffer.phase.get().check(view.moving, buffer.lease.is_closed(), leasable);
+                sound.map_err(|broken| format!("{}: {broken} ({:?})", buffer.id, buffer.phase))?;
+            }
+        }
+        self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
     }
 }

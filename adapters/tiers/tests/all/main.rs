@@ -20,5 +20,6 @@ mod policy;
 mod restart;
 mod runtimes;
 mod sequence;
+mod stats;
 mod turns;
 mod wakers;
