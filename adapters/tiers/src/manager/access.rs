@@ -15,7 +15,7 @@ use super::error::Error;
 use super::lease_word::{Attempt, Purpose};
 use super::migration::CHUNKS;
 use super::phase::{Phase, PhaseEvent};
-use super::raw_bytes::RawBytes;
+use super::raw_bytes::{RawBytes, ReadTarget, read_new};
 use super::stats::Waited;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -52,11 +52,16 @@ impl ManagerShared {
     }
 
     /// Reads from memory without waiting.
-    pub(super) fn read_memory(&self, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<Attempt<()>, Error> {
+    pub(super) fn read_memory(
+        &self,
+        buffer: &BufferState,
+        offset: u64,
+        to: &mut ReadTarget<'_>,
+    ) -> Result<Attempt<()>, Error> {
         let lease = self.acquire_for_call(buffer)?;
         // The bytes of a buffer that was never written are zeros, wherever its memory is.
         if matches!(lease, Attempt::Elsewhere) && !buffer.is_freed() && buffer.copies().is_untouched() {
-            to.fill(0);
+            to.zero();
             self.count_read(self.stats.memory, to.len());
             return Ok(Attempt::Taken(()));
         }
@@ -128,10 +133,30 @@ impl ManagerShared {
         }
     }
 
+    /// Reads a range of a buffer into new memory.
+    pub(super) async fn read_new(
+        self: &Arc<Self>,
+        buffer: &BufferState,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<Vec<u8>, Error> {
+        // The range is checked before memory is allocated for the bytes.
+        Self::inside(buffer, offset, bytes as u64)?;
+        // SAFETY: `read` writes every byte of its target, unless it returns an error.
+        unsafe { read_new(bytes, async |to| self.read(buffer, offset, to).await) }.await
+    }
+
     /// Reads a range of a buffer from the tier that has its newest bytes.
-    pub(super) async fn read(self: &Arc<Self>, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+    ///
+    /// Writes every byte of `to`, unless it returns an error.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        buffer: &BufferState,
+        offset: u64,
+        mut to: ReadTarget<'_>,
+    ) -> Result<(), Error> {
         Self::inside(buffer, offset, to.len() as u64)?;
-        if let Attempt::Taken(()) = self.read_memory(buffer, offset, to)? {
+        if let Attempt::Taken(()) = self.read_memory(buffer, offset, &mut to)? {
             return Ok(());
         }
         let begun = Instant::now();
@@ -141,11 +166,16 @@ impl ManagerShared {
     }
 
     /// Reads a range of a buffer that was not in memory, or not free.
-    async fn read_elsewhere(self: &Arc<Self>, buffer: &BufferState, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+    async fn read_elsewhere(
+        self: &Arc<Self>,
+        buffer: &BufferState,
+        offset: u64,
+        mut to: ReadTarget<'_>,
+    ) -> Result<(), Error> {
         loop {
             // Listens before it checks, so that no notification is missed.
             let changed = buffer.changed().listen();
-            match self.read_memory(buffer, offset, to)? {
+            match self.read_memory(buffer, offset, &mut to)? {
                 Attempt::Taken(()) => return Ok(()),
                 Attempt::Brief => {
                     buffer.brief_leases_end().await;
@@ -186,18 +216,17 @@ impl ManagerShared {
         buffer: &BufferState,
         (tier, parts): (Tier, Vec<ChunkPiece>),
         offset: u64,
-        to: &mut [u8],
+        mut to: ReadTarget<'_>,
     ) -> Result<(), Error> {
-        let (store, end, mut left) = (self.store(tier)?, offset + to.len() as u64, to);
+        let (store, end) = (self.store(tier)?, offset + to.len() as u64);
         let reads = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
             let range = buffer.overlap(chunk, offset..end);
-            let (target, rest) = std::mem::take(&mut left).split_at_mut(range.len());
-            left = rest;
+            let mut target = to.split_first(range.len());
             async move {
                 let _turn = self.turn(piece.as_ref().map_or(0, |piece| piece.bytes())).await;
                 match piece {
-                    Some(piece) => target.copy_from_slice(&store.get_here(&piece, None).await?[range]),
-                    None => target.fill(0),
+                    Some(piece) => target.copy_from(&store.get_here(&piece, None).await?[range]),
+                    None => target.zero(),
                 }
                 Ok(())
             }
@@ -228,12 +257,13 @@ impl ManagerShared {
         buffer: &BufferState,
         copy: &Arc<DeviceCopy>,
         offset: u64,
-        to: &mut [u8],
+        mut to: ReadTarget<'_>,
     ) -> Result<(), Error> {
         let mut at = offset as usize;
-        for part in to.chunks_mut(buffer.chunk) {
+        while to.len() > 0 {
+            let mut part = to.split_first(to.len().min(buffer.chunk));
             let frame = TransferMemory::frame(self.frame(part.len()).await?, part.len());
-            part.copy_from_slice(&copy.download(at, frame).await?.into_owner()[..part.len()]);
+            part.copy_from(&copy.download(at, frame).await?.into_owner()[..part.len()]);
             at += part.len();
         }
         Ok(())

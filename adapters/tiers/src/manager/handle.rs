@@ -7,6 +7,7 @@ use super::ManagerShared;
 use super::buffer_state::BufferState;
 use super::error::Error;
 use super::lease_word::Attempt;
+use super::raw_bytes::ReadTarget;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -104,22 +105,16 @@ impl Buffer {
         self.shared.check_process()?;
         let buffer = &self.handle.buffer;
         ManagerShared::inside(buffer, offset, to.len() as u64)?;
-        if matches!(self.shared.read_memory(buffer, offset, to)?, Attempt::Taken(())) {
+        if matches!(self.shared.read_memory(buffer, offset, &mut ReadTarget::new(to))?, Attempt::Taken(())) {
             return Ok(());
         }
-        self.shared.tasks.block_on(|| self.shared.read(buffer, offset, to))
+        self.shared.tasks.block_on(|| self.shared.read(buffer, offset, ReadTarget::new(to)))
     }
 
     /// As [`read`](Self::read), as a future, into new memory.
     pub fn read_async(&self, offset: u64, bytes: usize) -> JoinHandle<Result<Vec<u8>, Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        let read = self.shared.tasks.begin(async move {
-            // The range is checked before memory is allocated for the bytes.
-            ManagerShared::inside(&buffer.handle.buffer, offset, bytes as u64)?;
-            let mut to = vec![0; bytes];
-            shared.read(&buffer.handle.buffer, offset, &mut to).await?;
-            Ok(to)
-        });
+        let read = self.shared.tasks.begin(async move { shared.read_new(&buffer.handle.buffer, offset, bytes).await });
         read.in_child(|| Err(Error::Forked))
     }
 

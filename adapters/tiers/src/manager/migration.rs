@@ -10,6 +10,7 @@ use super::device_tier::{DeviceCopy, DeviceTier};
 use super::error::Error;
 use super::lease_word::is_replicating;
 use super::phase::PhaseEvent;
+use super::raw_bytes::ReadTarget;
 use super::state::State;
 use super::{ManagerShared, TierStorage};
 use crate::ledger::{BufferId, CopyOutcome, LedgerEvent, Medium};
@@ -323,7 +324,9 @@ impl ManagerShared {
         match source {
             CopySource::Zeros | CopySource::Pieces(..) => frame[..bytes].fill(0),
             // SAFETY: as above.
-            CopySource::Memory(block) => unsafe { block.raw_bytes().read(at, &mut frame[..bytes]) },
+            CopySource::Memory(block) => unsafe {
+                block.raw_bytes().read(at, &mut ReadTarget::new(&mut frame[..bytes]))
+            },
             CopySource::Device(copy) => {
                 return Ok(copy.download(at, TransferMemory::frame(frame, bytes)).await?.into_owner());
             }

@@ -4,6 +4,7 @@
 //! access them.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{copy_nonoverlapping, write_bytes};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -39,12 +40,12 @@ impl RawBytes {
     /// # Safety
     /// The memory must be valid, and no thread may write it until the call returns. The `to.len()` bytes from `offset`
     /// on must lie inside the range.
-    pub(super) unsafe fn read(self, offset: usize, to: &mut [u8]) {
+    pub(super) unsafe fn read(self, offset: usize, to: &mut ReadTarget<'_>) {
         debug_assert!(offset + to.len() <= self.bytes);
         // SAFETY: inside, as the caller promises.
         let from = unsafe { self.start.add(offset) };
         // SAFETY: no thread writes it meanwhile; `to` is borrowed for writing, so it does not overlap the range.
-        unsafe { copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        unsafe { copy_nonoverlapping(from, to.0.as_mut_ptr().cast(), to.len()) };
     }
 
     /// # Safety
@@ -68,6 +69,55 @@ impl RawBytes {
         // SAFETY: the caller has exclusive access.
         unsafe { write_bytes(to, 0, bytes) };
     }
+}
+
+/// Memory that a read fills: initialised or not, and only initialised bytes are written to it.
+pub(super) struct ReadTarget<'a>(&'a mut [MaybeUninit<u8>]);
+
+impl<'a> ReadTarget<'a> {
+    pub(super) fn new(to: &'a mut [u8]) -> Self {
+        let (start, bytes) = (to.as_mut_ptr().cast(), to.len());
+        // SAFETY: it is the same memory, borrowed as long; only initialised bytes are written to it, as this type lets no
+        // others be.
+        Self(unsafe { from_raw_parts_mut(start, bytes) })
+    }
+
+    /// Number of bytes.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Splits off the first `bytes` bytes.
+    pub(super) fn split_first(&mut self, bytes: usize) -> ReadTarget<'a> {
+        let (first, rest) = std::mem::take(&mut self.0).split_at_mut(bytes);
+        self.0 = rest;
+        ReadTarget(first)
+    }
+
+    /// Copies bytes to all of it. Panics if there are not as many.
+    pub(super) fn copy_from(&mut self, from: &[u8]) {
+        self.0.write_copy_of_slice(from);
+    }
+
+    /// Fills all of it with zeros.
+    pub(super) fn zero(&mut self) {
+        self.0.fill(MaybeUninit::new(0));
+    }
+}
+
+/// Reads `bytes` bytes into new memory.
+///
+/// # Safety
+/// If `read` returns `Ok`, it must have written every byte of its target.
+pub(super) async unsafe fn read_new<E>(
+    bytes: usize,
+    read: impl AsyncFnOnce(ReadTarget<'_>) -> Result<(), E>,
+) -> Result<Vec<u8>, E> {
+    let mut to = Vec::with_capacity(bytes);
+    read(ReadTarget(&mut to.spare_capacity_mut()[..bytes])).await?;
+    // SAFETY: `read` has written the bytes, as the caller promises.
+    unsafe { to.set_len(bytes) };
+    Ok(to)
 }
 
 /// The bytes as a slice, while a shared lease is held.
