@@ -8,6 +8,7 @@
 //!
 //! Invariant: each key in `waiting` is the token of one request that the engine has not completed.
 
+mod open_files;
 mod parents;
 
 use crate::disk::{Disk, DiskRequest, DiskResponse, ResponseSender, StoreFile};
@@ -17,10 +18,10 @@ use crate::fault::{FileFault, FileFaultReason};
 use crate::frame::Frame;
 use crate::request::{Completion, CompletionHandler, Engine, IoRequest, Op};
 use crate::slab_file::{SlabFile, check_stat, check_trusted, remove_in};
+use open_files::OpenFiles;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +62,7 @@ pub enum EngineKind {
 /// An open, locked directory of a store.
 pub struct Directory {
     path: PathBuf,
-    files: Mutex<HashMap<StoreFile, Arc<SlabFile>>>,
+    files: Mutex<OpenFiles>,
     router: Arc<ResponseRouter>,
     /// The I/O engine. Dropped before the locks are released, so that no write is in flight any more by then.
     engine: Arc<dyn Engine>,
@@ -174,19 +175,19 @@ impl Directory {
     }
 
     fn slab(&self, file: StoreFile) -> Result<Arc<SlabFile>, FileFault> {
-        if let Some(slab) = self.files().get(&file) {
-            return Ok(Arc::clone(slab));
+        if let Some(slab) = self.files().get(file) {
+            return Ok(slab);
         }
         let name = file.to_string();
         let slab = Arc::new(SlabFile::open_in((self.directory.0.as_fd(), Path::new(&name)), &self.path.join(&name))?);
-        Ok(Arc::clone(self.files().entry(file).or_insert(slab)))
+        self.files().insert(file, slab)
     }
 
     fn check_linked(&self, file: StoreFile) -> Result<(), FileFault> {
         self.slab(file)?.check_linked((self.directory.0.as_fd(), Path::new(&file.to_string())))
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<StoreFile, Arc<SlabFile>>> {
+    fn files(&self) -> MutexGuard<'_, OpenFiles> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,12 +195,14 @@ impl Directory {
         let name = file.to_string();
         let place = (self.directory.0.as_fd(), Path::new(&name));
         let slab = SlabFile::create_in(place, &self.path.join(&name), bytes)?;
-        self.files().insert(file, Arc::new(slab));
-        Ok(())
+        // What had this name before is gone.
+        let mut files = self.files();
+        files.remove(file);
+        files.insert(file, Arc::new(slab)).map(drop)
     }
 
     fn remove(&self, file: StoreFile) -> Result<(), FileFault> {
-        self.files().remove(&file);
+        self.files().remove(file);
         let name = file.to_string();
         match remove_in((self.directory.0.as_fd(), Path::new(&name))) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -191,6 +191,15 @@ impl SlabFile {
         }
     }
 
+    /// Device, inode and size.
+    ///
+    /// # Errors
+    /// The error of `fstat`.
+    pub(crate) fn identity(&self) -> Result<(u64, u64, u64), FileFault> {
+        let stat = rustix::fs::fstat(&self.descriptor).map_err(|error| self.fault("fstat", 0, error.raw_os_error()))?;
+        Ok((stat.st_dev, stat.st_ino, self.bytes))
+    }
+
     /// The error of a failed call on this file; `code` is its `errno`.
     pub(crate) fn fault(&self, call: &'static str, offset: u64, code: i32) -> FileFault {
         FileFault::new(call, &self.name, offset, code)

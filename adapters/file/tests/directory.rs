@@ -7,7 +7,7 @@ use common::{StoreFixture, names, open, open_with, options};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use terrace_file::{Directory, EngineKind, Executor, FileFault, FileFaultReason, StoreError, StoreFile};
+use terrace_file::{Directory, EngineKind, Executor, FileFault, FileFaultReason, StoreError, StoreFile, StoreOptions};
 
 fn try_directory(path: &Path) -> Result<(), FileFault> {
     Directory::open(path, EngineKind::Best, &Executor::new()).map(drop)
@@ -225,4 +225,38 @@ fn directories_are_made_with_those_that_they_are_in() {
     has_kept_one(&path);
     let again = open(&path);
     assert!(again.holds(&again.part(1), 9));
+}
+
+/// Number of this process's descriptors on files of a directory.
+fn open_files(path: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").expect("Linux says").filter_map(|entry| entry.ok());
+    links.filter_map(|entry| std::fs::read_link(entry.path()).ok()).filter(|link| link.starts_with(path)).count()
+}
+
+#[test]
+fn descriptors_are_few_however_many_slabs_there_are() {
+    const SLABS: u8 = 200;
+    let directory = tempfile::tempdir().expect("a directory");
+    // Two pieces do not fit into a slab.
+    let options = StoreOptions { cap: 16 << 20, slab_bytes: 16 << 10, log_bytes: 64 << 10 };
+    let fixture = open_with(directory.path(), EngineKind::Best, options).expect("it opens");
+    let pieces: Vec<_> = (0..SLABS).map(|fill| fixture.put(fill).expect("room")).collect();
+    let slabs = || names(directory.path()).into_iter().filter(|file| matches!(file, StoreFile::Slab(_)));
+    assert!(slabs().count() >= usize::from(SLABS), "{}", slabs().count());
+    // The lock, the directory itself, and the files.
+    let most = 128 + 2;
+    assert!(open_files(directory.path()) <= most, "{}", open_files(directory.path()));
+    for (piece, fill) in pieces.iter().zip(0..SLABS) {
+        assert!(fixture.holds(piece, fill), "{fill}");
+    }
+    assert!(open_files(directory.path()) <= most, "{}", open_files(directory.path()));
+
+    // The first slab was closed. One that takes its name is not read.
+    let first = directory.path().join(slabs().min().expect("there are slabs").to_string());
+    let copy = directory.path().join("copy");
+    std::fs::copy(&first, &copy).expect("copied");
+    std::fs::rename(&copy, &first).expect("renamed");
+    let refused = fixture.store.get(&pieces[0]).wait().map(drop);
+    assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Gone), "{refused:?}");
+    assert!(fixture.holds(&pieces[1], 1));
 }
