@@ -1,6 +1,6 @@
-//! Progress bars.
+//! Progress bars, and lines where there is no terminal.
 //!
-//! Promises upward: a bar is hidden unless standard error is a terminal.
+//! Promises upward: a bar is hidden unless standard error is a terminal; a line is printed only if it is none.
 //! Asks from below: indicatif.
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,4 +16,11 @@ pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// Prints a line about the progress to standard error, unless that is a terminal, which has a bar.
+pub fn line(text: &str) {
+    if !std::io::stderr().is_terminal() {
+        eprintln!("{text}");
+    }
 }

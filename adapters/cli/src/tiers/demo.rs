@@ -77,7 +77,17 @@ struct Demo {
     /// Bytes read and compared.
     checked: u64,
     bar: ProgressBar,
+    /// Whether progress is told by lines where there is no terminal.
+    told: bool,
+    /// Steps so far, of [`STEPS`].
+    steps: u64,
 }
+
+/// Writes of all buffers, accesses, and checks of all buffers.
+const STEPS: u64 = ACCESSES + 2 * BUFFERS as u64;
+
+/// Lines that tell of the progress where there is no terminal.
+const LINES: u64 = 8;
 
 /// Runs the demo in a temporary directory below the configured one, and prints the report.
 pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
@@ -87,7 +97,7 @@ pub fn run(config: &DemoConfig<'_>, json: bool) -> Result<(), Failure> {
     let home =
         home.map_err(|error| Failure::Usage(format!("{}: {error}; give another --directory", directory.display())))?;
     let failed = |error: Error| Failure::Measure(format!("the demo ended with an error: {error}"));
-    let mut demo = Demo::new(home.path(), config).map_err(failed)?;
+    let mut demo = Demo::new(home.path(), config, !json).map_err(failed)?;
     demo.access_buffers().map_err(failed)??;
     let (moves, disk, on_device) = (demo.manager.move_stats(), demo.disk_bytes(), demo.on_device);
     let synced = demo.synced.clone();
@@ -127,7 +137,7 @@ fn build(path: &Path, config: &DemoConfig<'_>) -> Result<Manager, Error> {
 
 impl Demo {
     /// Allocates all buffers.
-    fn new(path: &Path, config: &DemoConfig<'_>) -> Result<Self, Error> {
+    fn new(path: &Path, config: &DemoConfig<'_>, told: bool) -> Result<Self, Error> {
         let manager = build(path, config)?;
         let on_device = manager.tier(TierKind::Gpu).is_ok();
         let allocate = |i: usize| match i % NAMED {
@@ -136,13 +146,15 @@ impl Demo {
         };
         let buffers = (0..BUFFERS).map(allocate).collect::<Result<_, _>>()?;
         let bar = progress::bar(None, "{msg}");
-        Ok(Self { manager, on_device, buffers, seeds: vec![0; BUFFERS], synced: vec![None; BUFFERS], checked: 0, bar })
+        let (seeds, synced) = (vec![0; BUFFERS], vec![None; BUFFERS]);
+        Ok(Self { manager, on_device, buffers, seeds, synced, checked: 0, bar, told, steps: 0 })
     }
 
     /// Writes all buffers, then reads, writes and syncs random ones, then checks all.
     fn access_buffers(&mut self) -> Result<Result<(), Failure>, Error> {
         for i in 0..BUFFERS {
             self.write(i, i as u64 + 1)?;
+            self.step();
         }
         let mut random = Random::new(1);
         for access in 0..ACCESSES {
@@ -162,11 +174,13 @@ impl Demo {
                 }
             }
             self.draw();
+            self.step();
         }
         for i in 0..BUFFERS {
             if let Err(wrong) = self.check(i, true)? {
                 return Ok(Err(wrong));
             }
+            self.step();
         }
         Ok(Ok(()))
     }
@@ -202,6 +216,16 @@ impl Demo {
         };
         self.checked += BUFFER;
         Ok(verdict(right, i))
+    }
+
+    /// Counts a step, and tells of the progress now and then where there is no terminal.
+    fn step(&mut self) {
+        self.steps += 1;
+        if self.told && self.steps.is_multiple_of(STEPS / LINES) {
+            let (percent, checked, moves) = (self.steps * 100 / STEPS, self.checked >> 20, self.manager.move_stats());
+            let (up, down) = (moves.up, moves.down + moves.dropped);
+            progress::line(&format!("demo: {percent} % done, {checked} MiB checked, {up} moved up, {down} down"));
+        }
     }
 
     /// Draws a cell for each buffer into the progress line.

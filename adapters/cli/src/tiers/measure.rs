@@ -8,13 +8,57 @@ use super::args::{NamedDirectory, TiersArgs};
 use crate::failure::Failure;
 use crate::progress;
 use std::path::Path;
+use std::time::Duration;
 use terrace_tiers::detect::measure::{DiskFigures, MemoryFigures, memory};
-use terrace_tiers::detect::{DetectedDisk, Machine};
+use terrace_tiers::detect::{DetectedDisk, Machine, busy};
 
 const TEMPLATE: &str = "{bar:20} {msg}";
 
-/// Measures disks and memory, as far as the arguments allow.
-pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<MemoryFigures>, Failure> {
+/// How long is looked at other programs before anything is measured.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The machine is called busy if other programs use at least this share of its processors..
+const BUSY: f64 = 0.25;
+
+/// .. or if tasks waited for disks in at least this percentage of the last ten seconds.
+const WAITED_PERCENT: f64 = 10.0;
+
+/// Makes a directory that the user named and that is not there; returns whether it did.
+pub fn make_directory(path: &Path) -> Result<bool, Failure> {
+    if path.exists() {
+        return Ok(false);
+    }
+    std::fs::create_dir_all(path).map_err(|error| {
+        let path = path.display();
+        Failure::Usage(format!("{path}: cannot be made: {error}; give a directory that you may write"))
+    })?;
+    Ok(true)
+}
+
+/// A warning that what is measured now is slower than the machine, if other programs use it.
+fn busy_note(machine: &Machine) -> Option<String> {
+    let waited = machine.cpu.io_pressure.map_or(0.0, |pressure| pressure.some.avg10_percent);
+    let used = busy(LOOK).unwrap_or(0.0);
+    (used >= BUSY || waited >= WAITED_PERCENT).then(|| {
+        format!(
+            "the machine is busy: other programs use {:.0} % of its processors, and waited for disks in {waited:.0} % of the \
+             last ten seconds; measure again when they rest, as what is measured now is slower than it can be",
+            used * 100.0
+        )
+    })
+}
+
+/// Measures disks and memory, as far as the arguments allow; adds to the notes what a reader of the figures should know.
+pub fn measure_all(
+    args: &TiersArgs,
+    machine: &mut Machine,
+    notes: &mut Vec<String>,
+) -> Result<Option<MemoryFigures>, Failure> {
+    for named in args.directories.iter().filter(|_| !args.no_measure) {
+        if make_directory(&named.path)? {
+            notes.push(format!("{} was not there, and has been made", named.path.display()));
+        }
+    }
     // All named directories are checked before anything is written.
     for named in &args.directories {
         let (disk, _) = machine.disk_of(&named.path).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -26,6 +70,7 @@ pub fn measure_all(args: &TiersArgs, machine: &mut Machine) -> Result<Option<Mem
         explain_rest(machine, |_| "--no-measure".into());
         return Ok(None);
     }
+    notes.extend(busy_note(machine));
     for named in &args.directories {
         measure_named(named, machine)?;
     }

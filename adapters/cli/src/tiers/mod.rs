@@ -28,9 +28,9 @@ pub fn run(args: &TiersArgs) -> Result<(), Failure> {
     if args.demo {
         return demo(args);
     }
-    let (gpus, notes) = gpus();
+    let (gpus, mut notes) = gpus();
     let mut machine = Machine::detect(gpus);
-    let memory_measured = measure::measure_all(args, &mut machine)?;
+    let memory_measured = measure::measure_all(args, &mut machine, &mut notes)?;
     report::write(args, &report::TiersReport { terrace: env!("CARGO_PKG_VERSION"), machine, memory_measured, notes })
 }
 
@@ -42,6 +42,7 @@ fn demo(args: &TiersArgs) -> Result<(), Failure> {
         [one] => (&*one.path, one.declared),
         _ => return Err(Failure::Usage("--demo takes one --directory".into())),
     };
+    measure::make_directory(directory)?;
     let devices = find_cuda_devices().0.into_iter().filter_map(|gpu| gpu.opened.ok()).collect();
     demo::run(&demo::DemoConfig { directory, declared, devices }, args.json)
 }

@@ -117,10 +117,12 @@ fn what_cannot_be_measured_is_one_line_that_says_what_to_do() {
     let here = Sandbox::new();
     here.file("a-file", "");
     let tiers = |directory: &str| here.run(&["tiers", "--directory", directory]);
-    refused(&tiers("absent"), 2, &["absent: ", "No such file", "give a directory that is there"]);
+    refused(&tiers("a-file/inside"), 2, &["a-file/inside: cannot be made", "give a directory that you may write"]);
+    let absent = here.run(&["tiers", "--no-measure", "--directory", "absent"]);
+    refused(&absent, 2, &["absent: ", "No such file", "give a directory that is there"]);
     refused(&tiers("a-file"), 2, &["a-file: ", "not a directory", "give a directory that is there"]);
     // The valid directory before the invalid one is not measured either.
-    refused(&here.run(&["tiers", "--directory", ".", "--directory", "absent"]), 2, &["absent: "]);
+    refused(&here.run(&["tiers", "--directory", ".", "--directory", "a-file/inside"]), 2, &["a-file/inside: "]);
     // /proc accepts no file, not even root's, although the user declares it to be an SSD.
     refused(&tiers("/proc=ssd"), 1, &["/proc: no file can be made", "give a directory that you may write"]);
     for (word, what) in [(".=gpu", "a directory is never gpu"), ("", "give a directory")] {
@@ -215,6 +217,49 @@ fn a_gpu_has_a_line_and_a_budget_of_its_own() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_made() {
+    let here = Sandbox::new();
+    let report = json(&here, &["tiers", "--json", "--directory", "new/deep=ssd"]);
+    let notes = report["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note.as_str() == Some("new/deep was not there, and has been made")), "{notes:?}");
+    let said = |disk: &&Value| disk["decided_by"].as_str() == Some("word");
+    assert!(report["disks"].as_array().unwrap().iter().find(said).is_some_and(|disk| !disk["measured"].is_null()));
+    assert!(here.path("new/deep").is_dir() && here.path("new/deep").read_dir().unwrap().next().is_none());
+}
+
+#[test]
+fn a_busy_machine_is_told_with_the_figures() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (here, over) = (Sandbox::new(), AtomicBool::new(false));
+    let report = std::thread::scope(|scope| {
+        // As many as there are processors: even among as many others they get half of the time.
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+        }
+        let report = json(&here, &["tiers", "--json"]);
+        over.store(true, Ordering::Relaxed);
+        report
+    });
+    let notes = report["notes"].as_array().unwrap();
+    assert!(notes.iter().filter_map(Value::as_str).any(|note| note.starts_with("the machine is busy: ")), "{notes:?}");
+    // A figure that was interrupted now and then is still that of memory: not even a slow one takes a microsecond.
+    assert!(number(&report["memory_measured"], "latency_ns") < 1000.0, "{report}");
+}
+
+#[test]
+fn the_demo_tells_of_its_progress_where_there_is_no_terminal() {
+    let here = Sandbox::new();
+    let output = here.run(&["tiers", "--demo", "--directory", "new"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines: Vec<u32> = stderr(&output)
+        .lines()
+        .map(|line| line.strip_prefix("demo: ").and_then(|line| line.split_once(' ')).unwrap().0.parse().unwrap())
+        .collect();
+    assert!(lines.len() == 8 && lines.is_sorted() && lines[7] == 100, "{lines:?}");
+    assert!(stdout(&output).contains("every byte was right") && here.path("new").is_dir());
+}
+
+#[test]
 fn the_demo_moves_buffers_and_every_byte_is_right() {
     let here = Sandbox::new();
     let report = json(&here, &["tiers", "--demo", "--json", "--directory", "."]);
@@ -242,6 +287,8 @@ fn the_demo_uses_a_gpu_where_there_is_one() {
 #[test]
 fn the_demo_says_where_it_cannot_be() {
     let here = Sandbox::new();
-    refused(&here.run(&["tiers", "--demo", "--directory", "nowhere"]), 2, &["nowhere", "another --directory"]);
+    here.file("a-file", "");
+    let nowhere = here.run(&["tiers", "--demo", "--directory", "a-file/inside"]);
+    refused(&nowhere, 2, &["a-file/inside: cannot be made", "that you may write"]);
     refused(&here.run(&["tiers", "--demo", "--directory", ".", "--directory", "."]), 2, &["one --directory"]);
 }

@@ -7,6 +7,7 @@ use super::groups::ControlGroups;
 use super::pressure::PressureStall;
 use serde::Serialize;
 use std::path::Path;
+use std::time::Duration;
 use terrace_device::meminfo;
 
 /// Size, limits and pressure of the machine's memory.
@@ -36,5 +37,47 @@ impl CpuMemory {
             memory_pressure: read("proc/pressure/memory").and_then(|text| PressureStall::parse(&text)),
             io_pressure: read("proc/pressure/io").and_then(|text| PressureStall::parse(&text)),
         }
+    }
+}
+
+/// The share of processor time, from 0 to 1, that programs use while this thread sleeps for `during`. `None` where the
+/// system does not say.
+pub fn busy(during: Duration) -> Option<f64> {
+    let look = || std::fs::read_to_string("/proc/stat").ok();
+    let before = look()?;
+    std::thread::sleep(during);
+    busy_between(&before, &look()?)
+}
+
+/// As [`busy`], between two contents of `/proc/stat`.
+fn busy_between(before: &str, after: &str) -> Option<f64> {
+    // The first line: user, nice, system, idle and iowait ticks of all processors together, then others that are busy.
+    let ticks = |text: &str| -> Option<(u64, u64)> {
+        let fields: Vec<u64> = text
+            .lines()
+            .next()?
+            .strip_prefix("cpu ")?
+            .split_whitespace()
+            .map_while(|field| field.parse().ok())
+            .collect();
+        Some((fields.iter().take(8).sum(), fields.get(3)? + fields.get(4)?))
+    };
+    let ((all, idle), (all_after, idle_after)) = (ticks(before)?, ticks(after)?);
+    let all = all_after.checked_sub(all).filter(|all| *all > 0)?;
+    Some(1.0 - idle_after.saturating_sub(idle).min(all) as f64 / all as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_what_is_not_idle() {
+        let before = "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 2 3 4\n";
+        assert_eq!(busy_between(before, "cpu  120 0 130 740 110 0 0 0 0 0\n"), Some(0.5));
+        assert_eq!(busy_between(before, "cpu  100 0 100 800 100 0 0 0 0 0\n"), Some(0.0));
+        assert_eq!(busy_between(before, before), None, "no time has passed");
+        assert_eq!(busy_between("", before), None);
+        assert_eq!(busy_between(before, "intr 5\n"), None);
     }
 }

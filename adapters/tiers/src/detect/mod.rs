@@ -39,7 +39,7 @@ mod transport;
 pub(crate) use budget::budgets;
 pub use budget::{Budget, Gpu};
 pub use classify::{BackingStore, DecidedBy, DiskClass, DiskFacts, ReadProfile, Unsuitable, classify};
-pub use cpu::CpuMemory;
+pub use cpu::{CpuMemory, busy};
 pub use disks::DetectedDisk;
 pub use groups::{ControlGroups, GroupLimit};
 pub use kind::{TierKind, UnknownTierKind};

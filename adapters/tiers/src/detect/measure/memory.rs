@@ -16,7 +16,8 @@ pub struct MemoryFigures {
     /// Bytes that one thread copies a second, the median of several rounds. A copied byte counts once, not as a read
     /// and a write.
     pub copy_bytes_per_s: u64,
-    /// Latency of a read whose address depends on the previous read, page-table walks included.
+    /// Latency of a read whose address depends on the previous read, page-table walks included: the lower quartile of
+    /// many rounds, as in the others the thread may have had to wait for its processor.
     pub latency_ns: f64,
 }
 
@@ -29,6 +30,10 @@ const LEAST: u64 = 4 << 20;
 
 /// Time for each of the two measurements, of copies and of latency.
 const TIME: Duration = Duration::from_millis(150);
+
+/// Reads of a round of the walk, which takes 0.1 ms or so: short enough that most rounds are not interrupted, and long beside
+/// a look at the clock.
+const STEPS: u32 = 1024;
 
 /// Number of 32-bit words in a cache line of 64 bytes. Each line is one node of the walk that measures latency.
 const LINE: usize = 16;
@@ -81,16 +86,17 @@ fn walk(bytes: usize) -> Option<f64> {
     let mut lines = filled([0u32; LINE], nodes)?;
     order.iter().zip(&mut lines).for_each(|(next, line)| line[0] = *next);
     drop(order);
-    let (begin, mut steps, mut at) = (Instant::now(), 0u64, 0usize);
-    while begin.elapsed() < TIME {
-        // The clock is read only once in 4096 steps, which take 0.4 ms.
-        for _ in 0..4096 {
+    let (begin, mut times, mut at) = (Instant::now(), Vec::new(), 0usize);
+    while times.len() < 4 || begin.elapsed() < TIME {
+        let round = Instant::now();
+        for _ in 0..STEPS {
             at = lines[at][0] as usize;
         }
-        steps += 4096;
+        times.push(round.elapsed());
     }
     black_box(at);
-    Some(begin.elapsed().as_nanos() as f64 / steps as f64)
+    times.sort_unstable();
+    Some(times[times.len() / 4].as_nanos() as f64 / f64::from(STEPS))
 }
 
 #[cfg(test)]
