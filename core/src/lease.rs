@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A lease lasts as long as its holder likes. A brief lease is for a call or a copy of the manager's own, which releases it
-//! without waiting for the holder of any other: who is refused because of brief leases alone may wait for their end.
+//! without waiting for the holder of any other: a caller that is refused because of brief leases alone may wait for their
+//! end.
 //!
 //! - CLOSED: the mover has the bytes, or the buffer is not resident.
 //! - COUNTED: the bytes are included in the pinned total, which has a cap. The first lease of a buffer fails with
@@ -28,9 +29,11 @@
 //! Invariants: CLOSED excludes EXCLUSIVE, COUNTED and all leases; EXCLUSIVE excludes shared leases, and more than one brief
 //! lease; a lease that is not brief is held only while COUNTED.
 
+mod error;
+
 use crate::error::{Violation, ensure};
 use crate::sync::{AtomicU32, Ordering, seeded};
-use core::fmt;
+pub use error::LeaseError;
 
 const CLOSED: u32 = 1 << 31;
 const EXCLUSIVE: u32 = 1 << 30;
@@ -70,35 +73,6 @@ fn close_order() -> Ordering {
 fn open_order() -> Ordering {
     if seeded("lease_open_relaxed") { Ordering::Relaxed } else { Ordering::Release }
 }
-
-/// Why a call failed. The word is unchanged (but for WANTED, see [`LeaseWord::close`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LeaseError {
-    /// The bytes are being moved, or the buffer is not resident.
-    Closed,
-    /// Another holder has a lease that excludes the call.
-    Busy,
-    /// Only brief leases exclude the call: their holders release them without waiting.
-    Brief,
-    /// The bytes are not counted as pinned yet: count them, then try again.
-    Uncounted,
-    /// There are 2^16 - 1 shared leases already.
-    TooMany,
-}
-
-impl fmt::Display for LeaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "the bytes are being moved or are not here: wait until they are, then try again",
-            Self::Busy => "another holder has a lease that excludes this one: wait until it is released",
-            Self::Brief => "a call or a copy has a brief lease that excludes this one: wait for its end",
-            Self::Uncounted => "the bytes are not counted as pinned yet: count them, then try again",
-            Self::TooMany => "there are 65535 shared leases of this buffer: give some back",
-        })
-    }
-}
-
-impl core::error::Error for LeaseError {}
 
 /// The lease word of a buffer: its state, its leases and its visits.
 ///
@@ -233,7 +207,9 @@ impl LeaseWord {
         released.is_ok_and(last)
     }
 
-    /// Sets WANTED if brief leases are held, so that the release of the last one returns true; returns whether any are.
+    /// Sets WANTED if brief leases are held, so that the release of the last one returns true.
+    ///
+    /// Returns false, without effect, if none is held.
     pub fn want_brief(&self) -> bool {
         let want = |word| if word & BRIEFS == 0 { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
         self.change(Ordering::Relaxed, want).is_ok()

@@ -13,8 +13,9 @@ Examples:
   terrace tiers --json | jq '.disks[] | [.device, .tier, .free_bytes, .measured.random_4k_read_p50_ns]'
 
 What is measured: memory, and the disks of the current directory, of the temporary one (TMPDIR, else /tmp) and of each
---directory, which is made where it is not there. A disk takes two seconds and at most 256 MiB, never more than 1 % of what is free, in a file without a
-name: nothing is left behind, however this ends. Other disks are only looked at. GPUs are measured by `terrace bench gpu`.
+--directory, which is made where it is not there. A disk takes two seconds and at most 256 MiB, never more than 1 % of
+what is free, in a file without a name: nothing else is left behind, however this ends. Other disks are only looked at.
+GPUs are measured by `terrace bench gpu`. Figures of a busy machine come with a note that says so.
 
 A disk's tier is decided by your word, else by the name of its transport, else by how much slower random reads are than
 sequential ones, else by what sixteen at once gain. What it says of itself (rotational) is a guess, and is called one.

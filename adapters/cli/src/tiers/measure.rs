@@ -48,7 +48,9 @@ fn busy_note(machine: &Machine) -> Option<String> {
     })
 }
 
-/// Measures disks and memory, as far as the arguments allow; adds to the notes what a reader of the figures should know.
+/// Measures disks and memory, as far as the arguments allow.
+///
+/// Adds to the notes what a reader of the figures should know.
 pub fn measure_all(
     args: &TiersArgs,
     machine: &mut Machine,

@@ -234,7 +234,11 @@ fn a_busy_machine_is_told_with_the_figures() {
     let report = std::thread::scope(|scope| {
         // As many as there are processors: even among as many others they get half of the time.
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let report = json(&here, &["tiers", "--json"]);
         over.store(true, Ordering::Relaxed);

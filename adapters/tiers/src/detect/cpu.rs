@@ -40,8 +40,9 @@ impl CpuMemory {
     }
 }
 
-/// The share of processor time, from 0 to 1, that programs use while this thread sleeps for `during`. `None` where the
-/// system does not say.
+/// The share of processor time, 0 to 1, that programs use while this thread sleeps.
+///
+/// `during`: how long it sleeps. `None` where the system does not say.
 pub fn busy(during: Duration) -> Option<f64> {
     let look = || std::fs::read_to_string("/proc/stat").ok();
     let before = look()?;

@@ -14,7 +14,7 @@ use super::device_tier::DeviceCopy;
 use super::error::Error;
 use super::lease_word::{Attempt, Purpose};
 use super::migration::CHUNKS;
-use super::phase::{Phase, PhaseEvent};
+use super::phase::{BufferPhase, PhaseEvent};
 use super::raw_bytes::{RawBytes, ReadTarget, read_new};
 use super::stats::Waited;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
@@ -102,7 +102,7 @@ impl ManagerShared {
         self.zero_blank(buffer)?;
         let state = self.state();
         let view = state.ledger.view(buffer.id)?;
-        if buffer.phase.get() != Phase::Settled {
+        if buffer.phase.get() != BufferPhase::Settled {
             return Ok(DataLocation::Moving);
         }
         if self.newest(&view.residence, Medium::Memory).is_some() {
@@ -239,16 +239,6 @@ impl ManagerShared {
         let residence = self.state().ledger.view(buffer.id).ok()?.residence;
         let tier = self.newest(&residence, Medium::Device)?;
         Some((tier, buffer.copies().device(tier).cloned()?))
-    }
-
-    fn count_read(&self, tier: Tier, bytes: usize) {
-        self.stats.found(tier);
-        self.stats.read(bytes);
-    }
-
-    pub(super) fn count_write(&self, tier: Tier, bytes: usize) {
-        self.stats.found(tier);
-        self.stats.written(bytes);
     }
 
     /// Reads a range from a device through staging frames. The caller must hold a lease.

@@ -8,7 +8,7 @@ use super::block::HostBlock;
 use super::buffer_state::{BufferState, TierCopy};
 use super::error::Error;
 use super::lease_word::Attempt;
-use super::phase::{Phase, PhaseEvent};
+use super::phase::{BufferPhase, PhaseEvent};
 use crate::ledger::LedgerEvent;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,9 @@ impl ManagerShared {
         let mut state = self.state();
         state.ledger.view(buffer.id)?;
         let blank = buffer.copies().blank();
-        let Some(blank) = blank.filter(|_| buffer.phase.get() == Phase::Settled) else { return Ok(Attempt::Elsewhere) };
+        let Some(blank) = blank.filter(|_| buffer.phase.get() == BufferPhase::Settled) else {
+            return Ok(Attempt::Elsewhere);
+        };
         match if writes { state.close(buffer) } else { Ok(()) } {
             Ok(()) => {}
             Err(LeaseError::Brief) => return Ok(Attempt::Brief),

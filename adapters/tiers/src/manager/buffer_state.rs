@@ -11,7 +11,7 @@
 
 use super::block::HostBlock;
 use super::device_tier::DeviceCopy;
-use super::phase::{Phase, PhaseCell};
+use super::phase::{BufferPhase, PhaseCell};
 use crate::ledger::BufferId;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -181,7 +181,7 @@ impl BufferState {
     }
 
     pub(super) fn is_freed(&self) -> bool {
-        self.phase.get() == Phase::Freed
+        self.phase.get() == BufferPhase::Freed
     }
 }
 

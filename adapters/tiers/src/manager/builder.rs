@@ -201,9 +201,9 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the folder under which `proc` and `sys` are read, to learn what memory others leave: `/` by default.
+    /// Sets the folder under which `proc` and `sys` are read, to learn what memory others leave.
     ///
-    /// For programs that see the machine's files elsewhere, as in some containers; and for tests, which copy them.
+    /// `/` by default. For programs that see the machine's files elsewhere, as in some containers; and for tests, which copy them.
     pub fn system_root(mut self, root: impl Into<PathBuf>) -> Self {
         self.system_root = Some(root.into());
         self

@@ -1,17 +1,16 @@
 //! The state machine of a buffer: which task has its bytes alone, and when its lease word is open.
 //!
 //! ```text
-//!               claim                     queue                copy
-//!   Claimed ◄─────────── Settled ────────────────────► Queued ───────► Copying
-//!      │    ───────────►  │ ▲ ▲                          │  │              │
-//!      │     unclaim      │ │ └──────────────────────────┘  │ replicate    │
-//!      │                  │ └───────────── end ─────────────┼──────────────┤
-//!      │ abandon          │ copy, replicate                 ▼              │
-//!      ▼                  └──────────────────────────► Replicating ────────┘
-//!   Abandoned ── unclaim ──► Settled                                          every phase ── free ──► Freed
+//!               claim                   queue             copy, replicate
+//!   Claimed ◄─────────── Settled ──────────────► Queued ──────────────────► Copying, Replicating
+//!      │     ──────────►  ▲  ▲ │                    │                             ▲  │
+//!      │       unclaim    │  │ └── copy, replicate ─┼─────────────────────────────┘  │
+//!      │ abandon          │  └──────── end ─────────┴────────────── end ─────────────┘
+//!      ▼                  │
+//!   Abandoned ─ unclaim ──┘ (and is freed)                  every phase ── free ──► Freed
 //! ```
 //!
-//! | phase | lease word | who may use the bytes |
+//! | phase | lease word | the bytes are used by |
 //! | --- | --- | --- |
 //! | `Settled` | open, where memory or a device has the newest bytes and they are initialised | leases and calls |
 //! | `Claimed` | closed, but beside leases of a copy on a device | the claimant: it allocates memory, fills memory that is blank, or writes in files |
@@ -31,7 +30,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// The phase of a buffer: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Phase {
+pub(super) enum BufferPhase {
     Settled,
     Claimed,
     Abandoned,
@@ -62,7 +61,7 @@ pub(super) enum PhaseEvent {
     Free,
 }
 
-impl Phase {
+impl BufferPhase {
     /// All phases, in the order of their numbers.
     const ALL: [Self; 7] =
         [Self::Settled, Self::Claimed, Self::Abandoned, Self::Queued, Self::Copying, Self::Replicating, Self::Freed];
@@ -121,12 +120,12 @@ pub(super) struct PhaseCell(AtomicU8);
 
 impl PhaseCell {
     pub(super) fn new() -> Self {
-        Self(AtomicU8::new(Phase::Settled as u8))
+        Self(AtomicU8::new(BufferPhase::Settled as u8))
     }
 
     /// The phase at this moment. Acquire: a thread that finds the word closed and the buffer freed knows why.
-    pub(super) fn get(&self) -> Phase {
-        Phase::ALL[usize::from(self.0.load(Ordering::Acquire))]
+    pub(super) fn get(&self) -> BufferPhase {
+        BufferPhase::ALL[usize::from(self.0.load(Ordering::Acquire))]
     }
 
     /// Moves on by an event; returns false, without effect, if that is impossible now. Caller must hold the manager's
@@ -163,36 +162,37 @@ mod tests {
 
     #[test]
     fn a_claim_and_a_copy_exclude_each_other_and_every_phase_ends() {
-        for phase in Phase::ALL {
-            assert_eq!(Phase::ALL[phase as usize], phase);
+        for phase in BufferPhase::ALL {
+            assert_eq!(BufferPhase::ALL[phase as usize], phase);
             let after = |event| phase.after(event);
-            let idle = phase == Phase::Settled;
+            let idle = phase == BufferPhase::Settled;
             assert_eq!(after(PhaseEvent::Claim).is_some(), idle, "{phase:?}");
-            let waits = matches!(phase, Phase::Settled | Phase::Queued);
+            let waits = matches!(phase, BufferPhase::Settled | BufferPhase::Queued);
             let begins = [PhaseEvent::Copy, PhaseEvent::Replicate].map(|event| after(event).is_some());
             assert_eq!(begins, [waits; 2], "{phase:?}");
-            assert_eq!(after(PhaseEvent::Free), Some(Phase::Freed));
+            assert_eq!(after(PhaseEvent::Free), Some(BufferPhase::Freed));
             let ends = [PhaseEvent::Unclaim, PhaseEvent::End].map(|event| after(event).is_some());
             assert_eq!(ends, [phase.is_claimed(), phase.is_moving()], "{phase:?}");
             assert!(!(phase.is_claimed() && phase.is_moving()));
             assert!(
-                phase != Phase::Freed || EVENTS.iter().all(|event| matches!(after(*event), None | Some(Phase::Freed)))
+                phase != BufferPhase::Freed
+                    || EVENTS.iter().all(|event| matches!(after(*event), None | Some(BufferPhase::Freed)))
             );
         }
-        assert_eq!(Phase::Abandoned.after(PhaseEvent::Abandon), None, "it is freed once");
+        assert_eq!(BufferPhase::Abandoned.after(PhaseEvent::Abandon), None, "it is freed once");
     }
 
     #[test]
     fn what_the_table_excludes_is_told() {
         let (open, closed) = (false, true);
         for (phase, moving, word, initialised) in [
-            (Phase::Settled, true, open, true),
-            (Phase::Queued, false, open, true),
-            (Phase::Claimed, false, open, false),
-            (Phase::Copying, true, open, true),
-            (Phase::Settled, false, closed, true),
-            (Phase::Settled, false, open, false),
-            (Phase::Replicating, true, closed, true),
+            (BufferPhase::Settled, true, open, true),
+            (BufferPhase::Queued, false, open, true),
+            (BufferPhase::Claimed, false, open, false),
+            (BufferPhase::Copying, true, open, true),
+            (BufferPhase::Settled, false, closed, true),
+            (BufferPhase::Settled, false, open, false),
+            (BufferPhase::Replicating, true, closed, true),
         ] {
             let sound = phase.check(phase.is_moving(), phase.closes() || !initialised, initialised);
             assert_eq!(sound, Ok(()), "{phase:?}");

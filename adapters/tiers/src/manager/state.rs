@@ -12,7 +12,7 @@ use super::lease_word::{Purpose, is_replicating, lease_status};
 use super::migration::FileCopies;
 use super::move_request::MoveWaiter;
 use super::pending_frees::PendingFrees;
-use super::phase::{Phase, PhaseEvent};
+use super::phase::{BufferPhase, PhaseEvent};
 use super::suspension::Suspension;
 use super::tombstones::Tombstones;
 use super::types::MoveStats;
@@ -113,7 +113,7 @@ impl State {
             {
                 // A copy beside readers has a brief lease. Release it first, so that the ledger does not see the buffer as
                 // leased by its own copy.
-                if buffer.phase.get() == Phase::Replicating {
+                if buffer.phase.get() == BufferPhase::Replicating {
                     shared.release_shared(buffer, Purpose::Call);
                 }
                 buffer.phase.advance(PhaseEvent::End);
@@ -213,7 +213,7 @@ impl State {
 
     /// Ends a claim: the lease word opens, and the buffer may move again.
     pub(super) fn unclaim(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) {
-        let abandoned = buffer.phase.get() == Phase::Abandoned;
+        let abandoned = buffer.phase.get() == BufferPhase::Abandoned;
         buffer.phase.advance(PhaseEvent::Unclaim);
         self.settle(shared, buffer.id);
         let event = match abandoned {
@@ -238,7 +238,9 @@ impl State {
 
     /// Opens a buffer's lease word again after a copy, a drop or a claim has ended, where its bytes can be leased.
     pub(super) fn settle(&mut self, shared: &ManagerShared, id: BufferId) {
-        let Some(buffer) = self.buffers.get(&id).filter(|buffer| buffer.phase.get() == Phase::Settled) else { return };
+        let Some(buffer) = self.buffers.get(&id).filter(|buffer| buffer.phase.get() == BufferPhase::Settled) else {
+            return;
+        };
         if let Some(start) = self.leasable(shared, buffer) {
             buffer.open(start);
         }
@@ -254,7 +256,7 @@ impl State {
     /// Drops a buffer's copy in a tier; returns false if the buffer is in use.
     fn drop_copy(&mut self, id: BufferId, tier: Tier) -> bool {
         let Some(buffer) = self.buffers.get(&id).cloned() else { return true };
-        if buffer.phase.get() != Phase::Settled || self.close(&buffer).is_err() {
+        if buffer.phase.get() != BufferPhase::Settled || self.close(&buffer).is_err() {
             return false;
         }
         self.pending_frees.add(buffer.copies().take(tier));
