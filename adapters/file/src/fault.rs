@@ -116,8 +116,13 @@ impl fmt::Display for FileFault {
                 "this file system cannot reserve space: use a directory on ext4, xfs, btrfs or tmpfs"
             }
             FileFaultReason::Unsupported => "not supported here",
-            FileFaultReason::Busy => "in use by another program",
+            FileFaultReason::Busy => {
+                "in use by another program, or by another store or manager of this one: close that first, or use another directory"
+            }
             FileFaultReason::Exists => "there is one already",
+            FileFaultReason::Gone if *call == "create directory" => {
+                "nothing can be made there: give a path below a directory that you may write"
+            }
             FileFaultReason::Gone => "there is no file of that name, or it is another one now",
             FileFaultReason::Untrusted => {
                 "not a regular file of this user with a single link: move a symbolic link, a pipe or a directory away; of a \

@@ -152,6 +152,8 @@ impl ManagerShared {
         let BufferOptions { name, tenant, hint, wait } = options;
         let largest = self.chunk as u64 * u64::from(MAX_PARTS);
         if bytes > largest {
+            let held = self.state().ledger.refusal(bytes, tenant).map_or(largest, |refusal| refusal.largest);
+            let largest = largest.min(held);
             return Err(Error::Refused(Refusal { reason: RefusalReason::TooLarge, requested: bytes, largest }));
         }
         let (sender, outcome) = oneshot::channel();

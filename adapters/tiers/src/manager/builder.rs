@@ -229,7 +229,7 @@ impl ManagerBuilder {
     pub fn build_async(mut self) -> Result<JoinHandle<Result<Manager, Error>>, Error> {
         let chunk =
             CHUNK.accept(self.chunk.map_or(CHUNK.default, |bytes| Value::Number(bytes as u64)))?.number() as usize;
-        let files = self.files()?;
+        let files = self.files(chunk as u64)?;
         // Tasks need a thread if there are no files, or if the engine of a custom disk runs other tasks.
         let needs_worker = files.is_empty() || !(self.by_hand || self.tasks.has_driver());
         let worker = if needs_worker { Some(TaskRunner::spawn(&self.tasks)?) } else { None };
@@ -238,7 +238,7 @@ impl ManagerBuilder {
     }
 
     /// Opens the file tiers, best first.
-    fn files(&mut self) -> Result<Vec<FileTier>, Error> {
+    fn files(&mut self, chunk: u64) -> Result<Vec<FileTier>, Error> {
         let mut machine = None;
         let (mut files, mut opened) = (Vec::new(), Vec::new());
         for RequestedDirectory { path, cap, kind } in std::mem::take(&mut self.directories) {
@@ -250,7 +250,17 @@ impl ManagerBuilder {
             }
             let disk = Directory::open(&path, self.engine, &self.tasks)?;
             opened.extend(path.canonicalize());
-            let options = StoreOptions::new(cap.unwrap_or_else(|| SHARE_OF_DISK.default.part_of(disk.free())));
+            let mut options = StoreOptions::new(cap.unwrap_or_else(|| SHARE_OF_DISK.default.part_of(disk.free())));
+            // Whole chunks fill a slab: one of 1.5 MiB would be used by a chunk of 1 MiB alone.
+            options.slab_bytes = options.slab_bytes.next_multiple_of(chunk);
+            if options.cap < options.least_cap() {
+                let (least, given) = (options.least_cap(), options.cap);
+                let path = path.display();
+                return Err(Error::BadSetting(
+                    format!("{path}: files need a cap of {least} bytes at least, and may take {given}: raise the cap")
+                        .into(),
+                ));
+            }
             let machine = machine.get_or_insert_with(|| Machine::detect(Vec::new()));
             let found = || machine.disk_of(&path).ok().and_then(|(found, _)| found.class.tier);
             let kind = kind.or_else(found);

@@ -153,7 +153,7 @@ impl fmt::Display for Error {
             Self::Store(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
             Self::Setup(error) => error.fmt(f),
-            Self::Memory(kind) => write!(f, "the system gives no memory for the buffer: {kind}"),
+            Self::Memory(kind) => write!(f, "the system gives no memory: {kind}; free some, or lower `memory`"),
             Self::TooMany { buffers } => write!(
                 f,
                 "beside {buffers} buffers, what describes one more and its chunks does not fit into `memory`: free some, or \
@@ -167,7 +167,7 @@ impl fmt::Display for Error {
             }
             Self::PinnedCap { asked, pinned, cap } => write!(
                 f,
-                "a lease of {asked} bytes: {pinned} are leased, and the cap is {cap}; give leases back, or raise the cap"
+                "a lease of {asked} bytes: {pinned} are leased, and the cap is {cap}; give leases back, or raise `pinned_cap`"
             ),
             Self::NoRoom { tier } => {
                 write!(
@@ -178,7 +178,9 @@ impl fmt::Display for Error {
             Self::Suspended { tier, left, why } => {
                 write!(f, "tier {tier} refused, and is tried again in {left} ms, or when it may succeed: {why}")
             }
-            Self::NoTier(what) => write!(f, "there is no tier {what} here: name one when the manager is built"),
+            Self::NoTier(what) => {
+                write!(f, "there is no tier {what} here: name one, or raise its capacity, when the manager is built")
+            }
             Self::Absent(kind) => {
                 write!(f, "there is no {kind} here: name one when the manager is built; `terrace tiers` lists them")
             }
