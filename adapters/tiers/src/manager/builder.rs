@@ -3,6 +3,7 @@
 use super::device_tier::DeviceTier;
 use super::error::Error;
 use super::maintenance::MaintenanceThread;
+use super::sizes::{LOG, room, stage};
 use super::stats::StatsRecorder;
 use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStorage};
 use crate::detect::{self, Machine};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
-use terrace_core::settings::{CHUNK, MAINTENANCE_INTERVAL, MEMORY, PINNED_CAP, Profile, SHARE_OF_DISK, STAGING, Value};
+use terrace_core::settings::{CHUNK, MAINTENANCE_INTERVAL, MEMORY, PINNED_CAP, Profile, SHARE_OF_DISK, Value};
 use terrace_device::Device;
 use terrace_file::{
     Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
@@ -71,13 +72,6 @@ struct FileTier {
     kind: Option<detect::TierKind>,
     device: String,
 }
-
-/// Chunks that staging memory holds, for all copies together; but no more bytes than the setting says, unless two chunks
-/// are more: one is read while the other is written.
-const STAGE: u64 = 32;
-
-/// Bytes that each store keeps for its log.
-const LOG: u64 = 1 << 20;
 
 impl ManagerBuilder {
     /// Sets how the program uses its buffers.
@@ -377,11 +371,6 @@ impl ManagerBuilder {
     }
 }
 
-/// Bytes of staging memory for chunks.
-fn stage(chunk: u64) -> u64 {
-    (chunk * STAGE).min(STAGING.default.number().max(2 * chunk))
-}
-
 /// The default; zero, which is none by itself, for never.
 fn maintenance_interval() -> Duration {
     Duration::from_millis(MAINTENANCE_INTERVAL.default.delay().unwrap_or(0).into())
@@ -390,14 +379,6 @@ fn maintenance_interval() -> Duration {
 fn frames(bytes: u64, made: fn(usize) -> std::io::Result<FramePool>) -> Result<FramePool, Error> {
     let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses".into()))?;
     made(bytes).map_err(|error| Error::Memory(error.kind()))
-}
-
-/// Bytes of buffers that a store takes: seven eighths of its slabs. The rest is for versions that stay durable while
-/// newer ones are written, for the ends of chunks, and for the log records of small ones: 232 bytes for each (29,
-/// twice, in two copies of this log and of the next), which for the smallest, of 4 KiB, is a seventeenth.
-fn room(options: &StoreOptions) -> u64 {
-    let slabs = options.cap.saturating_sub(2 * options.log_bytes) / options.slab_bytes * options.slab_bytes;
-    slabs / 8 * 7
 }
 
 impl std::fmt::Debug for ManagerBuilder {

@@ -29,7 +29,7 @@
 //! | `mapped` | mapped files as buffers |
 //! | `types`, `stats` | options of allocations; lists of buffers and tiers; statistics |
 //! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
-//! | `builder`, `maintenance` | settings and construction; the maintenance thread |
+//! | `builder`, `sizes`, `maintenance` | settings and construction; sizes that follow; the maintenance thread |
 
 mod access;
 mod allocation;
@@ -56,6 +56,7 @@ mod phase;
 mod prefetch;
 mod raw_bytes;
 mod sequence;
+mod sizes;
 mod state;
 mod stats;
 mod suspension;

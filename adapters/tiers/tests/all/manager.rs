@@ -192,7 +192,7 @@ fn bad_input_is_an_error_and_changes_nothing() {
     let bad = |builder: ManagerBuilder| builder.build().map(drop).expect_err("it cannot be");
     let home = tempfile::tempdir().expect("a directory");
     assert!(matches!(bad(Manager::builder().memory(0)), Error::Setup(_)));
-    assert!(matches!(bad(Manager::builder().directory_of(home.path(), 0)), Error::Store(StoreError::BadOptions(_))));
+    assert!(matches!(bad(Manager::builder().directory_of(home.path(), 0)), Error::BadSetting(_)));
     assert!(matches!(bad(builder(home.path()).chunk(1000)), Error::BadSetting(_)));
     for bytes in [u64::MAX, 1 << 62] {
         assert!(matches!(bad(Manager::builder().memory(bytes)), Error::Memory(_)));
