@@ -320,10 +320,9 @@ impl ManagerShared {
             for (chunk, piece) in pieces {
                 copies.put_piece(tier, *chunk, piece);
             }
-            drop(copies);
-            let _ = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
         }
-        state.unclaim(self, buffer);
+        // A buffer that was freed meanwhile is no error of this write.
+        let _ = state.unclaim(self, buffer, written.is_ok().then_some(tier));
         self.unlock(state);
         written.map(drop)
     }

@@ -216,7 +216,7 @@ impl ManagerShared {
             if sender.send(outcome).is_err() || failed {
                 buffer.phase.advance(PhaseEvent::Abandon);
             }
-            state.unclaim(&shared, &buffer);
+            let _ = state.unclaim(&shared, &buffer, None);
             if let Some(refused) = refused {
                 state.refused_memory(tier);
                 state.suspensions.insert(tier, refused);

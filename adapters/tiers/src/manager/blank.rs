@@ -9,7 +9,6 @@ use super::buffer_state::{BufferState, TierCopy};
 use super::error::Error;
 use super::lease_word::Attempt;
 use super::phase::{BufferPhase, PhaseEvent};
-use crate::ledger::LedgerEvent;
 use std::ops::Range;
 use std::sync::Arc;
 use terrace_core::lease::LeaseError;
@@ -44,17 +43,19 @@ impl ManagerShared {
         wrote: Range<usize>,
     ) -> Result<(), Error> {
         let mut state = self.state();
-        buffer.copies().put(tier, TierCopy::Memory(block));
-        let mut recorded = Ok(());
-        if !wrote.is_empty() {
-            // The policy shall see this use as it sees that of a lease.
-            buffer.lease.record_visit();
-            recorded = state.handle(self, LedgerEvent::Wrote { id: buffer.id, tier });
-            if recorded.is_ok() {
-                buffer.copies().wrote(wrote);
+        let written = (!wrote.is_empty()).then_some(tier);
+        {
+            let mut copies = buffer.copies();
+            copies.put(tier, TierCopy::Memory(block));
+            if written.is_some() {
+                copies.wrote(wrote);
             }
         }
-        state.unclaim(self, buffer);
+        if written.is_some() {
+            // The policy shall see this use as it sees that of a lease.
+            buffer.lease.record_visit();
+        }
+        let recorded = state.unclaim(self, buffer, written);
         self.unlock(state);
         recorded.map_err(Into::into)
     }

@@ -18,7 +18,8 @@ use super::tombstones::Tombstones;
 use super::types::MoveStats;
 use super::{Manager, ManagerShared};
 use crate::ledger::{Action, BufferId, LeaseStatus, Ledger, LedgerEvent, Medium, Rejected};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use terrace_core::lease::LeaseError;
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub tombstones: Tombstones,
     /// Total bytes of the buffers whose lease words are marked as counted.
     pub pinned: u64,
+    /// Memory for the actions of one event: empty between calls.
+    actions: Vec<Action>,
     /// Pressure levels to report once the lock is released.
     pub levels: Vec<(Tier, Level)>,
     pub pending_frees: PendingFrees,
@@ -87,6 +90,7 @@ impl State {
             next_object: 1,
             tombstones: Tombstones::default(),
             pinned: 0,
+            actions: Vec::new(),
             levels: Vec::new(),
             pending_frees: PendingFrees::default(),
             file_copies: FileCopies::default(),
@@ -104,10 +108,11 @@ impl State {
 
     /// Handles an event, and the events that its actions cause.
     pub(super) fn handle(&mut self, shared: &Arc<ManagerShared>, event: LedgerEvent) -> Result<(), Rejected> {
-        let mut events = VecDeque::from([event]);
-        let mut first = None;
-        while let Some(event) = events.pop_front() {
-            let mut actions = Vec::new();
+        let mut events: SmallVec<[LedgerEvent; 4]> = SmallVec::from_iter([event]);
+        let (mut first, mut handled) = (None, 0);
+        let mut actions = std::mem::take(&mut self.actions);
+        while let Some(&event) = events.get(handled) {
+            handled += 1;
             if let LedgerEvent::CopyEnded { id, .. } = event
                 && let Some(buffer) = self.buffers.get(&id)
             {
@@ -127,7 +132,7 @@ impl State {
             let result = self.ledger.handle(event, &mut status_of, &mut actions);
             first.get_or_insert(result);
             leased.into_iter().for_each(|id| self.refuse_leased_waiters(id));
-            for action in actions {
+            for action in actions.drain(..) {
                 events.extend(self.act(shared, action));
             }
             if let LedgerEvent::CopyEnded { id, .. } | LedgerEvent::DropEnded { id, .. } = event {
@@ -138,6 +143,7 @@ impl State {
             events.extend(self.metadata_resize(shared));
             events.extend(self.begin_file_copies(shared));
         }
+        self.actions = actions;
         first.unwrap_or(Ok(()))
     }
 
@@ -211,16 +217,30 @@ impl State {
         }
     }
 
-    /// Ends a claim: the lease word opens, and the buffer may move again.
-    pub(super) fn unclaim(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) {
-        let abandoned = buffer.phase.get() == BufferPhase::Abandoned;
+    /// Ends a claim: the lease word opens, and the buffer may move again. `wrote`: the tier that was written, if one was.
+    ///
+    /// # Errors
+    /// [`Rejected::Stale`] if the buffer was freed meanwhile.
+    pub(super) fn unclaim(
+        &mut self,
+        shared: &Arc<ManagerShared>,
+        buffer: &BufferState,
+        wrote: Option<Tier>,
+    ) -> Result<(), Rejected> {
+        let (id, abandoned) = (buffer.id, buffer.phase.get() == BufferPhase::Abandoned);
         buffer.phase.advance(PhaseEvent::Unclaim);
-        self.settle(shared, buffer.id);
-        let event = match abandoned {
-            true => LedgerEvent::Free { id: buffer.id },
-            false => LedgerEvent::Released { id: buffer.id },
+        self.settle(shared, id);
+        let recorded = match wrote {
+            Some(tier) => self.handle(shared, LedgerEvent::Wrote { id, tier }),
+            None => Ok(()),
         };
-        let _ = self.handle(shared, event);
+        // The ledger defers a buffer that it would move and finds claimed. After a write it has looked for room again.
+        if abandoned {
+            let _ = self.handle(shared, LedgerEvent::Free { id });
+        } else if wrote.is_none() || self.ledger.view(id).is_ok_and(|view| view.deferred) {
+            let _ = self.handle(shared, LedgerEvent::Released { id });
+        }
+        recorded
     }
 
     /// Closes the lease word of a buffer, or leaves it closed, as during a copy or where only files have the bytes.
