@@ -189,9 +189,9 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// Whether a live block starts at `at` and ends `size` granules further.
     ///
     /// That is: no block, live or free, starts or ends in between, and one does (or the region ends) at the end. O(size
-    /// / bits of a word).
+    /// / bits of a word). Caller must have checked that the region ends at `at + size` or later.
     pub fn is_live(&self, at: usize, size: usize) -> bool {
-        if !bit(self.starts(), at) || size > self.end() - at {
+        if !bit(self.starts(), at) {
             return false;
         }
         let (from, to) = (at + 1, at + size);

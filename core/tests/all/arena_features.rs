@@ -258,6 +258,24 @@ fn a3_segments_are_taken_split_merged_and_given_back() {
 }
 
 #[test]
+fn a3_statistics_tell_live_from_cached_and_count_the_records_of_segments() {
+    for grows in [false, true] {
+        let mut world = world(grows, 1 << 20, SETTINGS);
+        let empty = world.stats().metadata;
+        let (live, cached) = (get(&mut world, 3 * PAGE, 0), get(&mut world, 2 * PAGE, 0));
+        put(&mut world, cached, 0);
+        assert_eq!((world.stats().in_use, world.stats().pooled), (3 * PAGE, 2 * PAGE));
+        // No block waits for a fence. Each of a few blocks has a record; only a source without pages has segments.
+        let (record, segment) = (size_of::<Slot>() + size_of::<Branch>(), size_of::<Segment>() * usize::from(!grows));
+        let more = (world.stats().metadata - empty) as usize;
+        println!("{grows} {more} {record} {segment}");
+        assert!((2..=4).any(|records| more == records * record + segment), "{more} bytes for one segment");
+        put(&mut world, live, 0);
+        finish(&mut world);
+    }
+}
+
+#[test]
 fn a3_a_segment_may_be_larger_than_asked_and_end_inside_a_granule() {
     let mut world = world(false, 1 << 20, SETTINGS);
     world.source_mut().extra = PAGE + 5;

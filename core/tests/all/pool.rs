@@ -215,6 +215,16 @@ fn a_full_bucket_spills_into_a_larger_one_only_when_told() {
 }
 
 #[test]
+fn an_aligned_request_spills_into_classes_that_keep_its_alignment_only() {
+    let words = words(Buckets::words(&[1; 5]));
+    let buckets = Buckets::new(SizeClasses::new(64, 2).expect("valid"), [1; 5], 0, &words).expect("enough words");
+    let buckets = buckets.with_spill();
+    let sizes = std::iter::from_fn(|| buckets.acquire(Request::new(64).align(64)).ok()).map(|block| block.bytes);
+    assert_eq!(sizes.collect::<Vec<_>>(), [64, 128, 192, 256]);
+    assert_eq!(buckets.acquire(Request::new(64)).map(|block| block.bytes), Ok(96), "free all the while");
+}
+
+#[test]
 fn a_stale_bucket_name_is_known_after_reuse_and_forgeries_are_foreign() {
     let words = words(Buckets::words(&[1, 2]));
     let buckets = Buckets::new(SizeClasses::new(64, 1).expect("valid"), [1, 2], 4096, &words).expect("enough words");

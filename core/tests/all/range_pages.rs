@@ -55,6 +55,20 @@ fn a_removed_region_is_unknown_and_its_addresses_can_be_added_again() {
 }
 
 #[test]
+fn the_front_and_the_end_of_a_hole_are_committed_without_a_slot() {
+    for fit in [Fit::Good, Fit::Best, Fit::First, Fit::Worst] {
+        for (front, bytes) in [(0, 30), (10, 30)] {
+            let mut world = World::new(fit, AnyFit::new(fit, vec![Branch::EMPTY; 2]), 2);
+            world.add(0, PLOT, true);
+            assert_eq!((world.range.slots_left(), PLOT), (0, 40));
+            // The map says that no slot is needed.
+            world.play(&[Act::Back(0, front, bytes)]);
+            assert_eq!(world.range.backed(), 30 * GRANULE);
+        }
+    }
+}
+
+#[test]
 fn stretches_off_the_granule_or_outside_are_refused() {
     let mut world = world(Fit::First);
     world.add(PLOT, PLOT, false);

@@ -123,6 +123,21 @@ fn two_neighbours_are_not_one_block() {
 }
 
 #[test]
+fn the_last_block_of_memory_is_live_and_no_longer_than_memory() {
+    each(|shadow, _, _| {
+        shadow.take_rest(0);
+        let plot = shadow.plots[0].end;
+        let last = *shadow.blocks().last().expect("what was taken");
+        let live = shadow.live(last);
+        let bytes = live.layout.size();
+        assert!(plot - (last.addr().get() + bytes) < shadow.kind.granule, "it ends where memory does");
+        refused(shadow, last, layout(bytes + shadow.kind.granule), stale(last));
+        shadow.free(live);
+        refused(shadow, last, live.layout, stale(last));
+    });
+}
+
+#[test]
 fn a_wrong_size_is_stale() {
     each(|shadow, blocks, full| {
         let granule = shadow.kind.granule;

@@ -255,6 +255,23 @@ fn a_block_that_fits_nowhere_else_moves_down_into_what_is_free_before_it() {
 }
 
 #[test]
+fn the_next_block_is_cut_from_the_larger_of_two_rests() {
+    for (size, old) in [(38, true), (34, true), (33, false), (20, false)] {
+        let mut shadow = Shadow::with(Kind::plain::<Unusual<Packed, true, false, 3>, 1>(), 16 << 10);
+        let [hole, _wall] = take(&mut shadow, [40, 1]);
+        shadow.take_rest(6);
+        let [rest, _] = shadow.gaps()[0];
+        free(&mut shadow, hole);
+        // Of the hole there remain 2, 6, 7 and 20 granules.
+        assert_eq!(take(&mut shadow, [size]), [hole]);
+        let next = if old { rest } else { hole.addr().get() + size * shadow.kind.granule };
+        assert_eq!(take(&mut shadow, [1]).map(|block| block.addr().get()), [next], "{size}");
+        shadow.judge();
+        shadow.drain();
+    }
+}
+
+#[test]
 fn a_search_in_the_own_list_finds_the_third_block_and_not_the_fourth() {
     let exact = usize::BITS as usize;
     // All of one list, the smaller ones looked at first: the request fits the first freed alone.

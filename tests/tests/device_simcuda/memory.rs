@@ -34,6 +34,9 @@ fn a_device_without_pages_takes_segments_and_says_why() {
     let stream = device.stream().expect("a stream");
     drop(device.allocate(&stream, 1 << 20).expect("a block"));
     assert!(session.calls(Some("cuMemAlloc_v2")) > 0 && session.calls(Some("cuMemMap")) == 0);
+    let refused = open(0, DeviceOptions { origin: PoolOrigin::Pages, ..small() }).map(drop);
+    let unsupported = |error: &DeviceError| matches!(error, DeviceError::Driver { fault, .. } if fault.reason == FaultReason::Unsupported);
+    assert!(refused.as_ref().is_err_and(unsupported), "pages were asked for: {refused:?}");
 }
 
 #[test]
@@ -78,6 +81,8 @@ fn every_origin_asks_its_own_function() {
         assert!(session.calls(Some(function)) > before, "{origin:?} calls {function}");
         stream.synchronize().expect("done");
         let before = session.calls(Some("cuMemPoolTrimTo"));
+        device.clear();
+        assert_eq!(session.calls(Some("cuMemPoolTrimTo")), before, "what the streams cached stays with the device");
         device.trim();
         let trimmed = session.calls(Some("cuMemPoolTrimTo")) > before;
         assert!(trimmed || origin != PoolOrigin::DriverPool, "what the driver's pool keeps goes back");

@@ -72,6 +72,8 @@ static void absurd_sizes() {
     CHECK(throws_bad_alloc([&] { return operator new(half, align); }) && throws_bad_alloc([&] { return operator new[](half, align); }), "aligned new of absurd sizes throws bad_alloc");
     CHECK(!operator new(most, std::nothrow) && !operator new[](half, std::nothrow), "nothrow new of absurd sizes gives null");
     CHECK(!operator new(half, align, std::nothrow) && !operator new[](half, align, std::nothrow), "aligned nothrow new of absurd sizes gives null");
+    std::align_val_t uneven{hide(48)};
+    CHECK(throws_bad_alloc([&] { return operator new(100, uneven); }) && !operator new[](100, uneven, std::nothrow), "aligned new at no power of two throws bad_alloc, nothrow gives null");
     /* libstdc++ 12 rounds the size up to the alignment, past 0. */
     CHECK_STRICT(throws_bad_alloc([&] { return operator new(most, align); }) && !operator new[](most, align, std::nothrow), "aligned new of SIZE_MAX");
     CHECK(throws_bad_alloc([&] { return new int[hide(SIZE_MAX / 2)]; }), "new int[too many] throws a bad_alloc");

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static int failed;
 #define CHECK(what) ((what) ? (void)0 : (void)(failed++, printf("FAILED line %d: %s\n", __LINE__, #what)))
@@ -166,11 +167,17 @@ static void hooks(void) {
     terrace_free_sized(block, 47);
     terrace_free(arena);
     CHECK(terrace_realloc(outside, 10) == NULL && refusals == 5);
+    /* Refused by its address alone: what is in front of it cannot be read. */
+    char *unreadable = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(unreadable != MAP_FAILED);
+    terrace_free(unreadable + (1 << 15));
+    CHECK(refusals == 6 && last_refused == unreadable + (1 << 15));
+    CHECK(munmap(unreadable, 1 << 16) == 0);
     terrace_free_sized(block, 48);
-    CHECK(refusals == 5);
+    CHECK(refusals == 6);
 #ifdef CHECKED
     terrace_free(block);
-    CHECK(refusals == 6 && last_refused == block);
+    CHECK(refusals == 7 && last_refused == block);
 #endif
     terrace_stats(&after);
     CHECK(after.refused == (size_t)refusals && after.live == 0);

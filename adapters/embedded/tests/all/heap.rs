@@ -228,6 +228,28 @@ fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
 }
 
 #[test]
+fn a_hook_that_frees_through_the_queue_is_called_while_that_makes_room() {
+    static HEAP: FirmwareHeap<Fast, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    static CACHE: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    heap_arena!(HEAP, 8192).expect("memory");
+    let block = || HEAP.allocate(layout(504)).map(|block| AtomicPtr::new(block.as_ptr()));
+    CACHE.lock().expect("alone").extend(std::iter::from_fn(block).take(5));
+    HEAP.on_out_of_memory(|_| {
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        if let Some(block) = CACHE.lock().expect("alone").pop() {
+            let block = NonNull::new(block.into_inner()).expect("a block");
+            // SAFETY: live, and the cache uses it no more.
+            unsafe { HEAP.free_later(block, layout(504)) }.expect("eight places");
+        }
+        call < 100
+    });
+    assert_eq!(HEAP.allocate(layout(9000)), None, "more than there is");
+    assert_eq!(CALLS.load(Ordering::Relaxed), 6, "five blocks, and the call that frees none");
+    assert_eq!((HEAP.counters().frees, HEAP.counters().failures), (5, 1));
+}
+
+#[test]
 fn without_a_queue_every_push_comes_back() {
     let heap: FirmwareHeap = FirmwareHeap::empty();
     heap.add_memory(memory(1024)).expect("memory");

@@ -358,3 +358,32 @@ pub fn zero(tables: &Tables, slice: u32, from: usize, to: usize) {
         page += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api;
+
+    #[test]
+    fn slices_that_were_allocated_before_they_were_purged_keep_their_bytes() {
+        const BYTES: usize = 8 << 20;
+        let _alone = crate::check::ALONE.lock();
+        let first = api::allocate(BYTES, 1);
+        assert!(!first.is_null());
+        // SAFETY: a live block of so many bytes.
+        unsafe { first.write_bytes(1, BYTES) };
+        // SAFETY: live, and not used any more.
+        unsafe { api::free(first) };
+        let block = api::allocate(BYTES, 1);
+        assert!(!block.is_null());
+        // SAFETY: a live block of so many bytes.
+        unsafe { block.write_bytes(7, BYTES) };
+        let tables = tables().expect("a block was allocated");
+        let slice = tables.slice_of(block.addr()).expect("a block of ours");
+        assert!(bits::clean_bytes(tables, slice, BYTES) < BYTES, "the block before it left dirty pages");
+        purge(tables, slice, (BYTES / SLICE) as u32);
+        // SAFETY: as above; all bytes are written.
+        let bytes = unsafe { core::slice::from_raw_parts(block, BYTES) };
+        assert!(bytes.iter().all(|&byte| byte == 7));
+    }
+}

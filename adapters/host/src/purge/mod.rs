@@ -316,3 +316,30 @@ pub fn resume(is_child: bool) {
     }
     clock().end();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api;
+
+    #[test]
+    fn old_slices_become_due_and_what_was_due_stays_so() {
+        let _alone = crate::check::ALONE.lock();
+        assert!(!api::allocate(100, 1).is_null());
+        let tables = tables().expect("a block was allocated");
+        suspend();
+        let words = [&tables.young[0], &tables.old[0], &tables.due[0]];
+        let before = words.map(|word| word.load(Relaxed));
+        let aged = |bits: [u64; 3], late| {
+            words.iter().zip(bits).for_each(|(word, bits)| word.store(bits, Relaxed));
+            age(tables, late);
+            words.map(|word| word.load(Relaxed))
+        };
+        // Slice 0 was freed again, 1 was not, 2 is due and old: it was freed, and freed again, before a round reached it.
+        let (young, old, due) = (0b0001, 0b0111, 0b1100);
+        assert_eq!(aged([young, old, due], false), [0, 0b0001, 0b1110]);
+        assert_eq!(aged([young, old, due], true), [0, 0, 0b1111]);
+        words.iter().zip(before).for_each(|(word, bits)| word.store(bits, Relaxed));
+        resume(false);
+    }
+}

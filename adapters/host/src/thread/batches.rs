@@ -126,9 +126,13 @@ pub fn flush(cache: &Cache) -> usize {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
-    use crate::api;
     use crate::thread::own_cache;
+    use crate::{api, process};
+    use std::sync::mpsc;
+    use std::thread;
 
     #[test]
     fn a_full_cache_raises_its_cap_or_spills_and_says_which() {
@@ -148,5 +152,45 @@ mod tests {
             spills += usize::from(spilled);
         }
         assert!(spills > 0);
+    }
+
+    #[test]
+    fn a_refill_fills_half_the_cap_beside_the_block_it_returns() {
+        let _alone = crate::check::ALONE.lock();
+        let class = class::of(1000);
+        assert!(!api::allocate(1000, 1).is_null());
+        let cache = own_cache().expect("this thread allocated");
+        assert_eq!((cache.count(class), cache.cap(class)), (START / 2, START));
+    }
+
+    #[test]
+    fn what_one_thread_spills_another_takes() {
+        let _alone = crate::check::ALONE.lock();
+        let class = class::of(200);
+        let (send, receive) = mpsc::channel();
+        thread::scope(|scope| {
+            let other = scope.spawn(move || {
+                assert!(!api::allocate(100, 1).is_null());
+                receive.recv().expect("the other thread has spilled");
+                let before = transfer_cache::count(class);
+                assert!(!api::allocate(200, 1).is_null());
+                (before, transfer_cache::count(class))
+            });
+            let blocks = [(); 1000].map(|()| api::allocate(200, 1));
+            while process::is_single_threaded() {
+                thread::yield_now();
+            }
+            let cache = own_cache().expect("this thread allocated");
+            for block in blocks {
+                if cache.count(class) < cache.cap(class) {
+                    cache.push(class, [block].into_iter());
+                } else {
+                    free_spilled(cache, class, block);
+                }
+            }
+            send.send(()).expect("the other thread waits");
+            let (before, after) = other.join().expect("it ends well");
+            assert!(0 < before && after < before, "{before} blocks spilled, {after} of them left");
+        });
     }
 }
