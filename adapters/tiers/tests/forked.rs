@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -169,5 +170,61 @@ fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
             assert_eq!(own.sync(&buffer), Ok(()));
         });
         pending.wait().expect("the parent goes on");
+    }
+}
+
+/// The threads hold brief leases, leases and the manager's lock at any moment, and their writes are on their way.
+#[test]
+fn a_fork_amid_writes_and_leases_of_other_threads_stops_neither_process() {
+    for kind in ENGINES {
+        let Some((directory, manager, buffer)) = world(kind) else { continue };
+        let others: Vec<_> = (0..4).map(|_| manager.allocate(3 * MIB).expect("room")).collect();
+        let (third, ends) = (manager.allocate(MIB).expect("room"), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for (seed, other) in (1..).zip(&others) {
+                let (manager, buffer, ends) = (&manager, &buffer, &ends);
+                scope.spawn(move || {
+                    let bytes = vec![seed; 3 << 20];
+                    while !ends.load(Ordering::Relaxed) {
+                        other.write(0, &bytes).expect("nobody else has it");
+                        let written = other.write_async(1 << 20, vec![seed; 100]);
+                        buffer.write(u64::from(seed) * 1000, &[seed; 1000]).expect("calls alone have it");
+                        written.wait().expect("nobody else has it");
+                        assert!(matches!(other.lease_best().map(|lease| lease[7]), Ok(byte) if byte == seed));
+                        manager.demote(other, 1).expect("no lease is held");
+                        let mut read = [0; 1000];
+                        buffer.read(u64::from(seed) * 1000, &mut read).expect("calls alone have it");
+                        assert_eq!(read, [seed; 1000]);
+                    }
+                });
+            }
+            for _ in 0..25 {
+                manager.demote(&third, 1).expect("no lease is held");
+                let mut lease = Box::pin(third.lease_mut_async());
+                // It may be there at once: then nothing waits for it.
+                let lease = poll(lease.as_mut()).is_pending().then_some(lease);
+                let handles = (manager.clone(), buffer.clone(), others.clone(), manager.sync_async(&buffer));
+                let (_, _, _, synced) = in_child(handles, |(manager, buffer, others, synced)| {
+                    assert_eq!(buffer.write(0, &[9]), Err(Error::Forked));
+                    assert_eq!(others[3].read(0, &mut [0]), Err(Error::Forked));
+                    assert_eq!(others[2].lease_mut().map(drop), Err(Error::Forked));
+                    assert!(manager.check().is_err() && manager.list().is_empty());
+                    assert!(matches!(synced.wait(), Ok(()) | Err(Error::Forked)));
+                    drop((others, buffer, manager));
+                });
+                lease.into_iter().for_each(|lease| {
+                    drop(futures_lite::future::block_on(lease).expect("the parent goes on"));
+                });
+                synced.wait().expect("the parent goes on");
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        manager.sync(&buffer).expect("the parent goes on");
+        manager.check().expect("sound");
+        drop((others, third, buffer, manager));
+        let manager = build(&directory, kind).expect("no manager has the directory");
+        let durable = manager.open("a").expect("durable");
+        assert_eq!(durable.lease_best().expect("read")[..100], [1; 100]);
+        (1..5u8).for_each(|seed| assert_eq!(durable.lease_best().expect("read")[usize::from(seed) * 1000], seed));
     }
 }

@@ -23,6 +23,9 @@ const CASES_AGAIN: &str = "64";
 /// Forks under load under `--all`; 300 otherwise.
 const FORKS_ALL: &str = "3000";
 
+/// Seconds of the threads that check the tiers against shadow models, under `--all`; 18 otherwise.
+const THREADS_SECONDS_ALL: &str = "600";
+
 /// Test programs at a time: those of devices wait three quarters of their time.
 const LANES: usize = 3;
 
@@ -99,6 +102,7 @@ fn workspace(options: &Options, report: &mut Report) {
         command.env("TERRACE_SANITIZERS", "1");
         if options.all {
             command.env("PROPTEST_CASES", CASES_ALL).env("TERRACE_FORKS", FORKS_ALL);
+            command.env("TERRACE_THREADS_SECONDS", THREADS_SECONDS_ALL);
         }
         execute(&log, &mut command)
     });

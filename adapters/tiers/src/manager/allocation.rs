@@ -122,18 +122,21 @@ impl ManagerShared {
     }
 
     /// If a tier has less memory than the ledger assumed, the tier is suspended or shrinks, and the request is repeated,
-    /// which tries the next tier.
+    /// which tries the next tier. Other threads may take the room in memory that each attempt finds in pieces: the last
+    /// attempt asks for files, which need no room in one place.
     async fn allocate_where_room_is(
         self: &Arc<Self>,
         bytes: u64,
-        options: BufferOptions,
+        mut options: BufferOptions,
     ) -> Result<Arc<BufferState>, Error> {
         let (mut short, mut others) = (None, self.tiers().filter(|tier| self.medium(*tier) != Medium::File));
+        let mut files = self.tiers().find(|tier| self.medium(*tier) == Medium::File);
         loop {
             let answered = self.allocate_once(bytes, options.clone()).await;
             match answered {
                 Err(Error::Device(_) | Error::Memory(_)) if others.next().is_some() => {}
                 Err(error @ Error::NoRoom { .. }) if others.next().is_some() => short = Some(error),
+                Err(Error::NoRoom { .. }) if files.is_some() => options.hint.tier = files.take(),
                 // If an earlier attempt failed because a tier's free memory is fragmented, report that error: the
                 // buffer fits the tier's limit.
                 Err(

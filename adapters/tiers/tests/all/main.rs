@@ -3,6 +3,9 @@
 //! A test that needs its own process, allocator or panic hook, or that measures its process, is a file beside this folder.
 
 mod budgets;
+mod cancelled;
+mod clock;
+mod crowd;
 mod detect;
 mod devices;
 mod extremes;
@@ -17,9 +20,11 @@ mod mapped;
 mod patterns;
 mod policies;
 mod policy;
+mod readers;
 mod restart;
 mod runtimes;
 mod sequence;
 mod stats;
+mod threads;
 mod turns;
 mod wakers;

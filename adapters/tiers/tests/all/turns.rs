@@ -18,7 +18,7 @@ use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 const MIB: u64 = 1 << 20;
 
 /// A manager whose tasks run when the test lets them, above 64 MiB of files.
-fn by_hand(builder: ManagerBuilder) -> (TempDir, Executor, Manager) {
+pub fn by_hand(builder: ManagerBuilder) -> (TempDir, Executor, Manager) {
     let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let builder =
@@ -57,7 +57,7 @@ fn a_cancelled_request_blocks_no_other() {
 }
 
 /// Runs tasks until a future has ended.
-fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
+pub fn drive<F: Future>(tasks: &Executor, future: F) -> F::Output {
     drive_by(future, || _ = tasks.run(Duration::MAX))
 }
 
@@ -261,7 +261,7 @@ fn a_lease_that_is_not_polled_blocks_no_other() {
 }
 
 /// A disk that panics on demand.
-struct Panics(Directory, Arc<AtomicBool>);
+pub struct Panics(pub Directory, pub Arc<AtomicBool>);
 
 impl Disk for Panics {
     fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault> {
