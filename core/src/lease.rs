@@ -62,6 +62,12 @@ fn release_order() -> Ordering {
     if seeded("lease_release_relaxed") { Ordering::Relaxed } else { Ordering::Release }
 }
 
+/// As [`release_order`]; and acquire: a holder that is to notify a caller sees what that caller waits on.
+#[inline(always)]
+fn brief_order() -> Ordering {
+    if seeded("lease_release_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel }
+}
+
 /// Acquire: the mover sees the writes of the last holders.
 #[inline(always)]
 fn close_order() -> Ordering {
@@ -199,7 +205,7 @@ impl LeaseWord {
     pub fn release_brief(&self) -> bool {
         let others = if seeded("lease_brief_lost") { BRIEFS | SHARED } else { BRIEFS };
         let last = |word| word & (others | WANTED) == BRIEF | WANTED;
-        let released = self.change(release_order(), |word| {
+        let released = self.change(brief_order(), |word| {
             debug_assert!(word & BRIEFS != 0, "a brief lease is given back that nobody holds");
             let left = (word - BRIEF) & !EXCLUSIVE;
             Ok(if last(word) { left & !WANTED } else { left })
@@ -212,7 +218,8 @@ impl LeaseWord {
     /// Returns false, without effect, if none is held.
     pub fn want_brief(&self) -> bool {
         let want = |word| if word & BRIEFS == 0 { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
-        self.change(Ordering::Relaxed, want).is_ok()
+        // Release: the holder that is to notify the caller sees what the caller waits on.
+        self.change(Ordering::Release, want).is_ok()
     }
 
     /// Sets COUNTED; returns false if it was set already.
@@ -267,11 +274,6 @@ impl LeaseWord {
     /// Caller must own the word by [`LeaseWord::close`] or [`LeaseWord::closed`].
     pub fn reopen(&self) {
         self.word.fetch_and(!CLOSED, open_order());
-    }
-
-    /// Clears WANTED: the mover does not wait any more.
-    pub fn clear_wanted(&self) {
-        self.word.fetch_and(!WANTED, Ordering::Relaxed);
     }
 
     /// Sets WANTED if a lease is held, so that the release of the last one returns true.

@@ -17,11 +17,10 @@ enum Call {
     Uncount,
     Close,
     Reopen,
-    Unwant,
     Visits,
 }
 
-const CALLS: [Call; 15] = [
+const CALLS: [Call; 14] = [
     Call::Share,
     Call::Unshare,
     Call::Exclude,
@@ -35,7 +34,6 @@ const CALLS: [Call; 15] = [
     Call::Uncount,
     Call::Close,
     Call::Reopen,
-    Call::Unwant,
     Call::Visits,
 ];
 
@@ -153,10 +151,6 @@ fn both(call: Call, lease: &LeaseWord, record: &mut Record) {
         Call::Reopen => {
             lease.reopen();
             record.closed = false;
-        }
-        Call::Unwant => {
-            lease.clear_wanted();
-            record.wanted = false;
         }
         Call::Visits => assert_eq!(lease.take_visits(), std::mem::take(&mut record.visits)),
     }

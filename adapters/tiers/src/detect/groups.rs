@@ -22,7 +22,8 @@ pub struct GroupLimit {
     pub group: String,
     /// Most bytes that all processes of the group may have together.
     pub limit_bytes: u64,
-    /// Bytes that the group's processes have, without inactive page cache, which the kernel reclaims first.
+    /// Bytes that the group's processes have, without inactive page cache, which the kernel reclaims first, and without
+    /// half of the active one, as `MemAvailable` counts.
     pub used_bytes: u64,
     /// `limit_bytes` less `used_bytes`.
     pub room_bytes: u64,
@@ -75,7 +76,7 @@ impl ControlGroups {
             // The kernel throttles processes that use more than `memory.high`, so this counts as a limit too.
             let limit = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
             let used = number(folder, "memory.current").unwrap_or(0);
-            self.add(root, folder, limit, used, stat(folder, "inactive_file"));
+            self.add(root, folder, limit, used, page_cache(folder, ""));
         }
         let pressure = |file: &str| {
             let text = levels.first().and_then(|folder| std::fs::read_to_string(folder.join(file)).ok())?;
@@ -95,7 +96,7 @@ impl ControlGroups {
             let own = number(&folder, "memory.limit_in_bytes");
             let limit = [own, stat(&folder, "hierarchical_memory_limit")].into_iter().flatten().min();
             let used = number(&folder, "memory.usage_in_bytes").unwrap_or(0);
-            self.add(root, &folder, limit, used, stat(&folder, "total_inactive_file"));
+            self.add(root, &folder, limit, used, page_cache(&folder, "total_"));
         }
     }
 
@@ -122,6 +123,12 @@ fn levels(root: &Path, mount: &Mount, path: &str) -> Vec<PathBuf> {
 /// Reads a file that holds one number; `None` if it holds `max`, which means unlimited, or cannot be read.
 fn number(folder: &Path, file: &str) -> Option<u64> {
     std::fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
+}
+
+/// Bytes of page cache that the kernel reclaims when the group needs memory.
+fn page_cache(folder: &Path, prefix: &str) -> Option<u64> {
+    let of = |name: &str| stat(folder, &format!("{prefix}{name}_file"));
+    Some(of("inactive")? + of("active").unwrap_or(0) / 2)
 }
 
 /// Reads the counter of this name from the group's `memory.stat`.

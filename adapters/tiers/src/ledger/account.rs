@@ -26,7 +26,12 @@ pub(super) enum FreedBy {
 #[derive(Debug)]
 pub(super) struct TierState {
     pub medium: Medium,
+    /// What the tier may hold now: `limit` or `budget`, whichever is less.
     pub capacity: u64,
+    /// The configured capacity: a request that fits it is not too large.
+    pub limit: u64,
+    /// What others leave to the tier for now.
+    pub budget: u64,
     /// The footprint of each copy (the bytes it takes in this tier) is a multiple of this.
     pub unit: u64,
     /// Footprints of the copies present and of the copies in progress that reserved room here. At most `capacity`,
@@ -64,6 +69,8 @@ impl TierState {
         Self {
             medium: spec.medium,
             capacity,
+            limit: capacity,
+            budget: MAX_CAPACITY,
             unit: spec.unit.max(1),
             used: 0,
             leaving: 0,
@@ -89,6 +96,14 @@ impl TierState {
     /// Size of the largest buffer whose copy takes at most `room` bytes in this tier.
     pub(super) fn largest_copy(&self, room: u64) -> u64 {
         room - room % self.unit
+    }
+
+    /// Sets the limit and the budget.
+    pub(super) fn resize(&mut self, limit: u64, budget: u64) {
+        (self.limit, self.budget) = (limit.min(MAX_CAPACITY), budget.min(MAX_CAPACITY));
+        self.capacity = self.limit.min(self.budget);
+        self.over_limit = self.used > self.capacity;
+        self.pressure = Pressure::new(self.capacity);
     }
 
     /// Forgets that searches for room failed: the next ones may succeed.

@@ -53,6 +53,7 @@ impl Ledger {
             "ledger: incoming = copies in progress to here",
             at,
         )?;
+        ensure(state.capacity == state.limit.min(state.budget), "ledger: capacity = min(limit, budget)", tier)?;
         ensure(
             state.over_limit == (used > state.capacity),
             "ledger: used <= capacity, but for a resize and what was adopted",

@@ -4,11 +4,10 @@
 //! bytes than the budget (or one larger buffer), by drops and by copies into free room of lower tiers: no lower tier is
 //! emptied to make that room.
 
-use super::account::MAX_CAPACITY;
 use super::error::Rejected;
 use super::types::Action;
 use super::{EventContext, Ledger, Tier};
-use terrace_core::pressure::{Level, Pressure};
+use terrace_core::pressure::Level;
 
 /// Maintenance empties a tier to this many permille of its capacity, at which its pressure level is at most elevated.
 const LOW: u64 = 600;
@@ -59,10 +58,14 @@ impl Ledger {
 
     pub(super) fn resize(&mut self, tier: Tier, capacity: u64, context: &mut EventContext<'_>) -> Result<(), Rejected> {
         let state = self.tiers.get_mut(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
-        state.capacity = capacity.min(MAX_CAPACITY);
-        state.over_limit = state.used > state.capacity;
-        state.pressure = Pressure::new(state.capacity);
+        state.resize(capacity, state.budget);
         self.refuse_impossible(context);
+        Ok(())
+    }
+
+    pub(super) fn set_budget(&mut self, tier: Tier, bytes: u64) -> Result<(), Rejected> {
+        let state = self.tiers.get_mut(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
+        state.resize(state.limit, bytes);
         Ok(())
     }
 

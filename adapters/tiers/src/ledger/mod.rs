@@ -224,6 +224,7 @@ impl Ledger {
             LedgerEvent::TierRefused { tier } => self.tier_refused(tier),
             LedgerEvent::TierRecovered { tier } => self.tier_recovered(tier),
             LedgerEvent::Resize { tier, capacity } => self.resize(tier, capacity, context),
+            LedgerEvent::Budget { tier, bytes } => self.set_budget(tier, bytes),
             LedgerEvent::Tick { now } => {
                 self.tick(now, context);
                 Ok(())
@@ -301,8 +302,8 @@ impl Ledger {
     /// Reports the state of a tier.
     pub fn tier(&self, tier: Tier) -> Option<TierView> {
         let state = self.tiers.get(usize::from(tier))?;
-        let &TierState { medium, capacity, used, leaving, reported: level, suspended_until, .. } = state;
-        Some(TierView { medium, capacity, used, leaving, level, suspended_until })
+        let &TierState { medium, capacity, limit, used, leaving, reported: level, suspended_until, .. } = state;
+        Some(TierView { medium, capacity, limit, used, leaving, level, suspended_until })
     }
 
     /// Bytes of a tenant's buffers, each buffer counted once; `None` if there is no such tenant.

@@ -32,7 +32,7 @@ impl Ledger {
         context: &mut EventContext<'_>,
     ) -> Result<(), Rejected> {
         let index = self.buffers.find(id)?;
-        if self.tiers.get(usize::from(request.to)).is_none_or(|tier| tier.capacity == 0) {
+        if self.tiers.get(usize::from(request.to)).is_none_or(|tier| tier.limit == 0) {
             return Err(Rejected::NoSuchTier);
         }
         self.consume_ticket(index);
@@ -77,7 +77,7 @@ impl Ledger {
         let index = self.buffers.find(id)?;
         // The user asks for this use: a hint for the tier where the buffer lies, or a lower one, says nothing about it.
         let target = self.target(index).or_else(|| self.best_memory(&self.buffers[index]));
-        match target.filter(|to| self.tiers[usize::from(*to)].capacity > 0) {
+        match target.filter(|to| self.tiers[usize::from(*to)].limit > 0) {
             Some(to) => self.request_move(id, MoveRequest { to, kind: MoveKind::Prefetch }, context),
             None => {
                 self.consume_ticket(index);

@@ -109,7 +109,7 @@ impl Ledger {
         let tenant = &self.tenants[usize::from(request.tenant)];
         let largest = |tier: Tier| {
             let state = &self.tiers[usize::from(tier)];
-            state.largest_copy(state.capacity.min(tenant.quota.tier_caps[usize::from(tier)])).min(tenant.quota.cap)
+            state.largest_copy(state.limit.min(tenant.quota.tier_caps[usize::from(tier)])).min(tenant.quota.cap)
         };
         let largest = self.all_tiers().map(largest).max().unwrap_or(0);
         let reason = match request.bytes {

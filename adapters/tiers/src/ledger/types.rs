@@ -281,6 +281,14 @@ pub enum LedgerEvent {
         /// The new capacity in bytes.
         capacity: u64,
     },
+    /// Others need a tier's memory for a while, or no longer: it holds no more than this, whatever its capacity. A request
+    /// that fits the capacity is not too large meanwhile: it waits, or there is no room for it.
+    Budget {
+        /// The tier.
+        tier: Tier,
+        /// Bytes that the tier may hold for now; `u64::MAX` for as many as its capacity.
+        bytes: u64,
+    },
     /// Time has passed: maintenance is due.
     Tick {
         /// The current time, in any unit; must not be less than in earlier ticks.

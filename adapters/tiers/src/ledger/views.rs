@@ -81,8 +81,10 @@ impl EvictionStats {
 pub struct TierView {
     /// What the tier stores bytes in.
     pub medium: Medium,
-    /// Bytes that the tier may hold.
+    /// Bytes that the tier may hold now.
     pub capacity: u64,
+    /// Its configured capacity, of which others may need a part for now.
+    pub limit: u64,
     /// Bytes of the tier's copies, and of copies in progress to it.
     pub used: u64,
     /// Bytes of copies that migrations in progress will remove.

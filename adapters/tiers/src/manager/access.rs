@@ -13,7 +13,7 @@ use super::buffer_state::BufferState;
 use super::device_tier::DeviceCopy;
 use super::error::Error;
 use super::lease_word::{Attempt, Purpose};
-use super::migration::CHUNKS;
+use super::migration::{CHUNKS, catch_copy_panic};
 use super::phase::{BufferPhase, PhaseEvent};
 use super::raw_bytes::{RawBytes, ReadTarget, read_new};
 use super::stats::Waited;
@@ -311,7 +311,7 @@ impl ManagerShared {
                 _ => changed.await,
             }
         };
-        let written = self.write_pieces(buffer, tier, offset, from).await;
+        let written = catch_copy_panic(self.write_pieces(buffer, tier, offset, from)).await;
         let mut state = self.state();
         if let Ok(pieces) = written.as_ref() {
             self.count_write(tier, from.len());

@@ -8,7 +8,7 @@
 use super::state::State;
 use super::{ManagerShared, TierStorage};
 use crate::detect::{self, CpuMemory};
-use crate::ledger::{LedgerEvent, Medium};
+use crate::ledger::LedgerEvent;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 
@@ -35,18 +35,21 @@ const REFUSED: u64 = 10_000;
 /// What a tier may hold, whatever its limit is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TierBudget {
-    /// Bytes that others leave to it.
-    bytes: u64,
+    /// Bytes that others leave to it of the machine's memory, if it is a tier of that.
+    machine: u64,
+    /// Bytes that others leave to it of a device's memory, if it is a tier of that.
+    device: u64,
     /// Bytes that it held when its driver refused memory, and until when it may hold no more.
     refused: Option<(u64, u64)>,
 }
 
 impl TierBudget {
-    pub(super) const UNLIMITED: Self = Self { bytes: u64::MAX, refused: None };
+    pub(super) const UNLIMITED: Self = Self { machine: u64::MAX, device: u64::MAX, refused: None };
 
-    /// The fewest of these bytes, at the time `now`.
-    pub(super) fn bytes(&self, now: u64) -> u64 {
-        self.bytes.min(self.refused.filter(|(_, until)| now < *until).map_or(u64::MAX, |(held, _)| held))
+    /// The fewest of these bytes, at the time `now`; `least` after a driver has refused memory.
+    fn bytes(&self, now: u64, least: u64) -> u64 {
+        let refused = self.refused.filter(|(_, until)| now < *until).map_or(u64::MAX, |(held, _)| held.max(least));
+        self.machine.min(self.device).min(refused)
     }
 }
 
@@ -77,13 +80,18 @@ impl State {
         }
     }
 
-    /// Resizes a tier to what it may hold now, if that has changed much.
+    /// The budget of a tier, in bytes.
+    pub(super) fn budget(&self, tier: Tier) -> u64 {
+        let (budget, most) = (self.budgets[usize::from(tier)], self.limits[usize::from(tier)]);
+        budget.bytes(self.now, most / LEAST)
+    }
+
+    /// Tells the ledger what a tier may hold now, if that has changed much.
     fn follow_budget(&mut self, shared: &Arc<ManagerShared>, tier: Tier) {
         let Some(view) = self.ledger.tier(tier) else { return };
-        let (most, capacity) = (self.limits[usize::from(tier)], self.allowed(shared, tier));
-        let whole = self.budgets[usize::from(tier)].bytes(self.now) >= most;
-        if capacity.abs_diff(view.capacity) > if whole { 0 } else { most / SMALL } {
-            let _ = self.handle(shared, LedgerEvent::Resize { tier, capacity });
+        let (most, bytes) = (self.limits[usize::from(tier)], self.budget(tier));
+        if bytes.min(view.limit).abs_diff(view.capacity) > if bytes >= most { 0 } else { most / SMALL } {
+            let _ = self.handle(shared, LedgerEvent::Budget { tier, bytes });
         }
     }
 }
@@ -100,9 +108,9 @@ impl ManagerShared {
         let mut state = self.state();
         let most = state.limits[usize::from(tier)];
         let budget = &mut state.budgets[usize::from(tier)];
-        let next = share.max(most / LEAST).min(budget.bytes.min(most).saturating_add(most / GROWTH));
+        let next = share.max(most / LEAST).min(budget.machine.min(most).saturating_add(most / GROWTH));
         // A limit that is raised later must not meet what a lower one has cut.
-        budget.bytes = if next < most { next } else { u64::MAX };
+        budget.machine = if next < most { next } else { u64::MAX };
         state.follow_budget(self, tier);
         self.unlock(state);
     }
@@ -116,10 +124,7 @@ impl ManagerShared {
             let mut state = self.state();
             let Some(view) = state.ledger.tier(tier) else { continue };
             let most = state.limits[usize::from(tier)];
-            let share = room.capacity(view.used, most / SPARE);
-            let budget = &mut state.budgets[usize::from(tier)];
-            // Memory that a device shares with the machine has a budget by the machine's account too.
-            budget.bytes = if self.medium(tier) == Medium::Device { share } else { share.min(budget.bytes) };
+            state.budgets[usize::from(tier)].device = room.capacity(view.used, most / SPARE);
             state.follow_budget(self, tier);
             self.unlock(state);
             // Returns the memory of copies that left the tier to the driver.

@@ -180,6 +180,11 @@ impl BufferState {
         }
     }
 
+    /// Whether a user's lease stands in the way of a move: not while a claim does, which ends by itself.
+    pub(super) fn is_kept(&self) -> bool {
+        self.lease.is_kept() && !self.phase.get().is_claimed()
+    }
+
     pub(super) fn is_freed(&self) -> bool {
         self.phase.get() == BufferPhase::Freed
     }

@@ -261,7 +261,7 @@ impl ManagerShared {
         }
         let mut refused = Error::NoTier("on a device that is large enough for the buffer");
         for &to in tiers {
-            let large = self.state().ledger.tier(to).is_some_and(|view| view.capacity >= buffer.bytes);
+            let large = self.state().ledger.tier(to).is_some_and(|view| view.limit >= buffer.bytes);
             if !large {
                 continue;
             }

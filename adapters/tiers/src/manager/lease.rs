@@ -88,6 +88,12 @@ impl Buffer {
                     }
                     return Ok(lease);
                 }
+                // In place: a thread that waits for its task to be told would find that others read again.
+                Attempt::Brief if lessee == Lessee::Thread => {
+                    self.handle.buffer.brief_leases_end().await;
+                    waited = true;
+                    continue;
+                }
                 Attempt::Brief => {
                     let buffer = Arc::clone(&self.handle.buffer);
                     self.shared.tasks.spawn(async move {
@@ -205,7 +211,7 @@ impl ManagerShared {
     /// The best tier of a medium with a capacity of at least `bytes`.
     pub(super) fn large(&self, bytes: u64, medium: Medium) -> Result<Tier, Error> {
         let state = self.state();
-        let large = |tier: &Tier| state.ledger.tier(*tier).is_some_and(|view| view.capacity >= bytes);
+        let large = |tier: &Tier| state.ledger.tier(*tier).is_some_and(|view| view.limit >= bytes);
         let mut tiers = self.tiers().filter(|tier| self.medium(*tier) == medium);
         tiers.find(large).ok_or(Error::NoTier(match medium {
             Medium::Device => "on a device that is large enough for the buffer",

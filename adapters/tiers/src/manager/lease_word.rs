@@ -180,7 +180,9 @@ impl ManagerShared {
         if buffer.best.load(Ordering::Relaxed).is_null() && !buffer.is_freed() {
             return buffer.check_unmapped().map(|()| Attempt::Elsewhere);
         }
-        let taken = self.acquire_exclusive(buffer, range, purpose, &|tier| self.medium(tier) == Medium::Memory)?;
+        // Looked at again once the lease is held: what was there may have been dropped, and be blank memory now.
+        let there = |tier| self.medium(tier) == Medium::Memory && !buffer.best.load(Ordering::Relaxed).is_null();
+        let taken = self.acquire_exclusive(buffer, range, purpose, &there)?;
         Ok(taken.map(|_| buffer.best.load(Ordering::Relaxed)))
     }
 

@@ -74,11 +74,9 @@ impl TierStorage {
 }
 
 impl State {
-    /// Returns the capacity that a tier has now: its limit, or its budget if that is less; the memory tier's is reduced by
-    /// metadata and by unused bytes.
+    /// Returns the capacity that a tier has: its limit; the memory tier's is reduced by metadata and by unused bytes.
     pub(super) fn allowed(&self, shared: &ManagerShared, tier: Tier) -> u64 {
-        let at = usize::from(tier);
-        let most = self.limits[at].min(self.budgets[at].bytes(self.now));
+        let most = self.limits[usize::from(tier)];
         if shared.memory() == Some(tier) { most.saturating_sub(self.metadata_deducted + self.unused) } else { most }
     }
 
@@ -126,7 +124,7 @@ impl ManagerShared {
         let Some(before) = state.ledger.tier(tier) else { return false };
         state.fragmented = true;
         if before.leaving == 0 {
-            let _ = state.handle(self, LedgerEvent::Resize { tier, capacity: before.used.saturating_sub(bytes) });
+            let _ = state.handle(self, LedgerEvent::Budget { tier, bytes: before.used.saturating_sub(bytes) });
         }
         let after = state.ledger.tier(tier);
         self.unlock(state);
@@ -137,8 +135,8 @@ impl ManagerShared {
     /// Restores the capacity that [`evict_for_space`](Self::evict_for_space) took.
     pub(super) fn restore_capacity(self: &Arc<Self>, tier: Tier) {
         let mut state = self.state();
-        let capacity = state.allowed(self, tier);
-        let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
+        let bytes = state.budget(tier);
+        let _ = state.handle(self, LedgerEvent::Budget { tier, bytes });
         self.unlock(state);
     }
 
@@ -163,8 +161,9 @@ impl ManagerShared {
         let most = state.limits[usize::from(tier)];
         state.fragmented = unused > most / UNUSED;
         state.unused = if state.fragmented { unused } else { 0 };
-        let capacity = state.allowed(self, tier);
+        let (capacity, bytes) = (state.allowed(self, tier), state.budget(tier));
         let _ = state.handle(self, LedgerEvent::Resize { tier, capacity });
+        let _ = state.handle(self, LedgerEvent::Budget { tier, bytes });
         self.unlock(state);
     }
 }

@@ -259,7 +259,8 @@ impl ManagerShared {
             return Ok(copy);
         }
         if let CopySource::Memory(block) = source {
-            // SAFETY: the word is closed until the copy has ended: no thread writes the memory or frees it.
+            // SAFETY: the word is closed, or held shared for this copy, until that has ended: no thread writes the memory or
+            // frees it.
             let bytes = unsafe { InPlaceSource::new(block.raw_bytes(), Arc::clone(buffer)) };
             copy.upload(0, bytes).await?;
             return Ok(copy);

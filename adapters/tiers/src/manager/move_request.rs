@@ -37,7 +37,7 @@ impl State {
         }
         // A call's lease, or a claim, ends without the caller: the ledger waits for it.
         let status_of = lease_status(&self.buffers, buffer.id, is_replicating(&self.waiters, buffer.id));
-        if status_of == LeaseStatus::Leased && buffer.lease.is_kept() {
+        if status_of == LeaseStatus::Leased && buffer.is_kept() {
             self.waiters.remove(&buffer.id);
             return Err(Error::Leased);
         }
@@ -63,7 +63,7 @@ impl State {
     /// Fails the callers that wait for a buffer's move with [`Error::Leased`], since the lease may be their own. If only
     /// brief leases are held, they keep waiting.
     pub(super) fn refuse_leased_waiters(&mut self, id: BufferId) {
-        if self.buffers.get(&id).is_some_and(|buffer| buffer.lease.is_kept()) {
+        if self.buffers.get(&id).is_some_and(|buffer| buffer.is_kept()) {
             self.settled(id, &Err(Error::Leased));
         }
     }

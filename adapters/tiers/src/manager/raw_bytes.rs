@@ -38,8 +38,8 @@ impl RawBytes {
     }
 
     /// # Safety
-    /// The memory must be valid, and no thread may write it until the call returns. The `to.len()` bytes from `offset`
-    /// on must lie inside the range.
+    /// The memory must be valid and initialised, and no thread may write it until the call returns. The `to.len()` bytes
+    /// from `offset` on must lie inside the range.
     pub(super) unsafe fn read(self, offset: usize, to: &mut ReadTarget<'_>) {
         debug_assert!(offset + to.len() <= self.bytes);
         // SAFETY: inside, as the caller promises.

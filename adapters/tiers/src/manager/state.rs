@@ -208,12 +208,18 @@ impl State {
         freed.map(|()| true)
     }
 
-    /// Frees a buffer whose last handle was dropped, as soon as it is not claimed.
+    /// Frees a buffer whose last handle was dropped, as soon as it is not claimed. A named one stays if it was opened by
+    /// another handle, which uses it at this moment.
     pub(super) fn handle_dropped(&mut self, shared: &Arc<ManagerShared>, buffer: &BufferState) {
-        if !buffer.phase.advance(PhaseEvent::Abandon) {
-            // The ledger rejects this if the buffer was freed already. No user holds a lease, as a lease borrows a
-            // handle. A copy in progress ends before the buffer is forgotten.
-            let _ = self.handle(shared, LedgerEvent::Free { id: buffer.id });
+        let phase = buffer.phase.get();
+        // A copy in progress ends before the buffer is forgotten. Else the word is closed first, so that no lease is granted
+        // while the ledger forgets the buffer.
+        if buffer.phase.advance(PhaseEvent::Abandon) || !phase.is_moving() && self.close(buffer).is_err() {
+            return;
+        }
+        // The ledger rejects this if the buffer was freed already.
+        if self.handle(shared, LedgerEvent::Free { id: buffer.id }).is_err() {
+            self.settle(shared, buffer.id);
         }
     }
 
@@ -229,15 +235,17 @@ impl State {
     ) -> Result<(), Rejected> {
         let (id, abandoned) = (buffer.id, buffer.phase.get() == BufferPhase::Abandoned);
         buffer.phase.advance(PhaseEvent::Unclaim);
+        if abandoned {
+            self.handle_dropped(shared, buffer);
+            return Ok(());
+        }
         self.settle(shared, id);
         let recorded = match wrote {
             Some(tier) => self.handle(shared, LedgerEvent::Wrote { id, tier }),
             None => Ok(()),
         };
         // The ledger defers a buffer that it would move and finds claimed. After a write it has looked for room again.
-        if abandoned {
-            let _ = self.handle(shared, LedgerEvent::Free { id });
-        } else if wrote.is_none() || self.ledger.view(id).is_ok_and(|view| view.deferred) {
+        if wrote.is_none() || self.ledger.view(id).is_ok_and(|view| view.deferred) {
             let _ = self.handle(shared, LedgerEvent::Released { id });
         }
         recorded
@@ -286,11 +294,12 @@ impl State {
 
     fn forget(&mut self, id: BufferId) {
         let Some(buffer) = self.buffers.remove(&id) else { return };
-        // No lease is held, as the last handle is gone or `free` has closed the word; from now on none is granted.
-        let closed = self.close(&buffer);
-        debug_assert_eq!(closed, Ok(()), "{}: forgotten while it is leased", buffer.id);
         buffer.phase.advance(PhaseEvent::Free);
-        self.pending_frees.add(buffer.copies().clear());
+        // The word is closed already, but after a copy that began before the buffer was freed. A caller that has opened
+        // the buffer by name may hold a lease then: the memory stays until its handle is dropped.
+        if self.close(&buffer).is_ok() {
+            self.pending_frees.add(buffer.copies().clear());
+        }
         self.metadata -= buffer.metadata_bytes;
         self.forget_name(buffer.name());
         self.settled(id, &Err(Error::Freed));

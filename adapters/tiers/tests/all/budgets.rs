@@ -5,7 +5,8 @@ use crate::detect::world::World;
 use std::time::Duration;
 use tempfile::TempDir;
 use terrace_device::Device;
-use terrace_tiers::{Buffer, Manager};
+use terrace_tiers::ledger::RefusalReason;
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -84,6 +85,33 @@ fn memory_shrinks_when_others_need_it_and_grows_back() {
         assert_eq!(capacity(&manager), step * 8 * MIB);
     }
     manager.check().expect("sound");
+}
+
+#[test]
+fn a_buffer_that_fits_the_limit_is_not_too_large_while_others_need_memory() {
+    let world = available(World::new(), 1000);
+    let (_directory, manager) = manager(&world);
+    let large = manager.allocate(32 * MIB).expect("room");
+    large.write(0, &[7; 100]).expect("written");
+    let world = available(world, 0);
+    look(&manager, 1);
+    until_it_fits(&manager);
+    assert_eq!((capacity(&manager), manager.tiers()[0].view.limit), (8 * MIB, 64 * MIB));
+    let refused = large.lease_best().map(drop);
+    assert_eq!(refused, Err(Error::NoRoom { tier: 0 }), "for now");
+    let alone = Manager::builder().memory(64 * MIB).system_root(world.root()).maintenance_interval(Duration::ZERO);
+    let alone = alone.build().expect("it is built");
+    look(&alone, 1);
+    let refused = alone.allocate(32 * MIB).map(drop);
+    let reason = |error: &Error| matches!(error, Error::Refused(refusal) if refusal.reason == RefusalReason::NoRoom);
+    assert!(refused.as_ref().is_err_and(reason), "{refused:?}");
+    let waits = alone.allocate_async(32 * MIB, BufferOptions { wait: true, ..BufferOptions::default() });
+    let _world = available(world, 1000);
+    look(&manager, 8);
+    look(&alone, 8);
+    assert_eq!(large.lease_best().map(|lease| lease[7]), Ok(7));
+    waits.wait().expect("it has waited");
+    assert_eq!(manager.check().and_then(|()| alone.check()), Ok(()));
 }
 
 #[test]

@@ -206,3 +206,23 @@ fn calls_that_are_dropped_on_the_way_leave_nothing_on_a_device() {
     each_step_of(true, &leases, &[Start::Up, Start::Files]);
     each_step_of(true, &["read", "write", "promote", "demote", "prefetch", "sync", "remove"], &[Start::Up]);
 }
+
+#[test]
+fn a_buffer_that_another_handle_leases_outlives_the_allocation_that_was_dropped() {
+    let (_directory, tasks, manager) = by_hand(Manager::builder().memory(8 << 20));
+    let options = BufferOptions { name: Some("a".into()), ..BufferOptions::default() };
+    let asked = manager.allocate_async(1 << 20, options);
+    assert!(tasks.run(Duration::MAX));
+    let opened = manager.open("a").expect("it is granted");
+    opened.write(0, &[7; 100]).expect("written");
+    let lease = opened.lease_best().expect("in memory");
+    drop(asked);
+    assert!(tasks.run(Duration::MAX));
+    let other = drive(&tasks, manager.allocate_async(1 << 20, BufferOptions::default())).expect("room");
+    other.write(0, &[8; 100]).expect("written");
+    assert_eq!(lease[..100], [7; 100]);
+    drop(lease);
+    assert_eq!((opened.name(), manager.list().len()), (Some("a"), 2));
+    assert_eq!(drive(&tasks, manager.remove_async("a")), Ok(()));
+    manager.check().expect("sound");
+}

@@ -118,3 +118,21 @@ fn what_waits_for_its_copy_is_written_afterwards() {
     assert_eq!(drive(&tasks, last.read_async(0, 4096)), Ok(vec![9; 4096]));
     manager.check().expect("sound");
 }
+
+#[test]
+fn a_write_in_files_that_panics_leaves_the_buffer_usable() {
+    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
+    let builder = Manager::builder().memory(1 << 20).disk(Arc::new(files), StoreOptions::new(64 << 20));
+    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
+    let manager = drive(&tasks, built).expect("it is built");
+    let hint = crate::ledger::PlacementHint { tier: Some(1), keep: false };
+    let options = BufferOptions { hint, ..BufferOptions::default() };
+    let buffer = drive(&tasks, manager.allocate_async(1 << 20, options)).expect("room");
+    PANICS.set(true);
+    assert_eq!(drive(&tasks, buffer.write_async(0, vec![7; 100])), Err(Error::Panicked));
+    PANICS.set(false);
+    assert_eq!(drive(&tasks, buffer.write_async(0, vec![8; 100])), Ok(()));
+    assert_eq!(drive(&tasks, buffer.read_async(0, 100)), Ok(vec![8; 100]));
+    manager.check().expect("sound");
+}

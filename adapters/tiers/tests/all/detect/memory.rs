@@ -39,7 +39,7 @@ fn groups_of_the_second_version_are_read_up_to_the_mount() {
         .file("proc/self/cgroup", "0::/user/job\n")
         .file(&format!("{group}/memory.max"), "4294967296\n")
         .file(&format!("{group}/memory.current"), "2147483648\n")
-        .file(&format!("{group}/memory.stat"), "anon 1\ninactive_file 1073741824\nactive_file 7\n")
+        .file(&format!("{group}/memory.stat"), "anon 1\ninactive_file 536870912\nactive_file 1073741824\n")
         .file(&format!("{group}/memory.pressure"), "some avg10=9.00 avg60=0.00 avg300=0.00 total=1\n")
         .file("sys/fs/cgroup/user/memory.max", "max\n")
         .file("sys/fs/cgroup/user/memory.high", "5368709120\n")
