@@ -213,9 +213,7 @@ impl LeaseWord {
         released.is_ok_and(last)
     }
 
-    /// Sets WANTED if brief leases are held, so that the release of the last one returns true.
-    ///
-    /// Returns false, without effect, if none is held.
+    /// Sets WANTED if brief leases are held, so that the last release returns true; false if none is.
     pub fn want_brief(&self) -> bool {
         let want = |word| if word & BRIEFS == 0 { Err(LeaseError::Closed) } else { Ok(word | WANTED) };
         // Release: the holder that is to notify the caller sees what the caller waits on.

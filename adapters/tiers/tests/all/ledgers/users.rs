@@ -140,6 +140,11 @@ impl Users {
 
     fn resize(&mut self) {
         let tier = self.some_tier();
+        if self.numbers.below(3) == 0 {
+            let bytes = if self.numbers.below(3) == 0 { u64::MAX } else { self.numbers.below(200 << tier) };
+            self.world.tell(LedgerEvent::Budget { tier, bytes }).expect("a tier");
+            return;
+        }
         let capacity = if self.numbers.below(10) == 0 { 0 } else { self.numbers.below(200 << tier) };
         self.world.tell(LedgerEvent::Resize { tier, capacity }).expect("a tier");
     }

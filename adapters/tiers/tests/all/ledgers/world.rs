@@ -39,6 +39,8 @@ pub struct Asked {
 pub struct World {
     pub ledger: Ledger,
     pub capacities: Vec<u64>,
+    /// What others leave to each tier.
+    budgets: Vec<u64>,
     units: Vec<u64>,
     shares: Vec<TenantQuota>,
     /// Version by buffer and tier; `None` while a copy is under way to new room.
@@ -71,6 +73,7 @@ impl World {
         Self {
             policy: settings.policy,
             capacities: settings.tiers.iter().map(|tier| tier.capacity).collect(),
+            budgets: vec![u64::MAX; settings.tiers.len()],
             units: settings.tiers.iter().map(|tier| tier.unit).collect(),
             shares: settings.tenants.clone(),
             ledger: Ledger::new(settings).expect("sound settings"),
@@ -107,6 +110,9 @@ impl World {
         let taken = self.ledger.handle(event, &mut look, &mut actions);
         if let LedgerEvent::Resize { tier, capacity } = event {
             self.capacities[usize::from(tier)] = capacity;
+        }
+        if let LedgerEvent::Budget { tier, bytes } = event {
+            self.budgets[usize::from(tier)] = bytes;
         }
         let adopts = matches!(event, LedgerEvent::Adopt { .. });
         if taken.is_ok() {
@@ -248,6 +254,11 @@ impl World {
         asked.tenant
     }
 
+    /// What a tier may hold now.
+    fn held_at_most(&self, tier: u8) -> u64 {
+        self.capacities[usize::from(tier)].min(self.budgets[usize::from(tier)])
+    }
+
     /// Every earlier request waits for its tenant's cap.
     fn first_come(&self, ticket: u64) {
         let mut capped = BTreeSet::new();
@@ -277,7 +288,7 @@ impl World {
     }
 
     fn fits(&self, tier: u8) {
-        let (used, capacity) = (self.in_tier(tier), self.capacities[usize::from(tier)]);
+        let (used, capacity) = (self.in_tier(tier), self.held_at_most(tier));
         assert!(used <= capacity, "tier {tier}: {used} of {capacity} bytes");
     }
 
@@ -329,7 +340,8 @@ impl World {
         self.ledger.check().expect("every invariant holds");
         for tier in 0..self.capacities.len() as u8 {
             let view = self.ledger.tier(tier).expect("a tier");
-            assert_eq!((view.used, view.capacity), (self.in_tier(tier), self.capacities[usize::from(tier)]));
+            assert_eq!((view.used, view.capacity), (self.in_tier(tier), self.held_at_most(tier)));
+            assert_eq!(view.limit, self.capacities[usize::from(tier)]);
             assert_eq!(view.level, self.levels.get(&tier).copied().unwrap_or_default());
         }
         for (tenant, share) in (0u16..).zip(&self.shares) {
