@@ -118,3 +118,10 @@ fn what_waits_for_its_copy_is_written_afterwards() {
     assert_eq!(drive(&tasks, last.read_async(0, 4096)), Ok(vec![9; 4096]));
     manager.check().expect("sound");
 }
+
+#[test]
+fn only_chunks_above_the_small_ones_take_a_turn() {
+    let manager = Manager::builder().memory(4 << 20).build().expect("it is built");
+    let takes = |bytes| drive(&Executor::new(), manager.shared.turn(bytes)).is_some();
+    assert_eq!([1, SMALL_CHUNK, SMALL_CHUNK + 1].map(takes), [false, false, true]);
+}
