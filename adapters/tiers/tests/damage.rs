@@ -257,6 +257,18 @@ fn buffers_beyond_what_a_cap_can_hold_cost_no_tables() {
     let refused = forged(directory.path(), 4096 << 24, 4096, 0).map(drop);
     let too_small = matches!(refused, Err(Error::Store(StoreError::CapTooSmall { needs, cap })) if needs > cap);
     assert!(too_small, "{refused:?}");
+    // A chunk takes 64 bytes of records at least: as many as the cap has are for memory to describe, one more is not.
+    let most = (64 << 20) / 64;
+    for (chunks, fits) in [(most, true), (most + 1, false)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let refused = forged(directory.path(), chunks * 4096, 4096, 0).map(drop);
+        let needed = match refused {
+            Err(Error::TooMany { .. }) => None,
+            Err(Error::Store(StoreError::CapTooSmall { needs, .. })) => Some(needs),
+            other => panic!("{chunks} chunks: {other:?}"),
+        };
+        assert_eq!(needed, (!fits).then_some(chunks * 64));
+    }
 }
 
 #[test]

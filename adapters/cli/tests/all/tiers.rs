@@ -37,6 +37,9 @@ fn sensible(disk: &Value) {
     for name in ["write_bytes_per_s", "read_bytes_per_s", "random_4k_qd1_iops", "random_4k_qd16_iops"] {
         assert!(number(figures, name) > 0.0, "{name} in {disk}");
     }
+    // Large reads in order bring at least half of what reads of 4 KiB in no order do.
+    let random = number(figures, "random_4k_qd1_iops") * 4096.0;
+    assert!(number(figures, "read_bytes_per_s") >= random / 2.0, "{disk}");
     // Half of the reads took at least the median: a second has room for at most twice its inverse.
     let most = 2e9 / number(figures, "random_4k_read_p50_ns");
     assert!(number(figures, "random_4k_qd1_iops") <= most + 1.0, "{disk}");

@@ -81,4 +81,10 @@ mod tests {
         assert_eq!(busy_between("", before), None);
         assert_eq!(busy_between(before, "intr 5\n"), None);
     }
+
+    #[test]
+    fn this_machine_s_share_is_one_or_unknown() {
+        let share = busy(Duration::from_millis(50));
+        assert!(share.is_none_or(|share| (0.0..=1.0).contains(&share)), "{share:?}");
+    }
 }

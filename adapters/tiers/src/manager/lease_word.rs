@@ -285,3 +285,23 @@ pub(super) fn lease_status(buffers: &BTreeMap<BufferId, Arc<BufferState>>, id: B
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Manager;
+
+    #[test]
+    fn a_shared_lease_is_a_use_to_a_move_that_reads_and_a_lease_to_others() {
+        let manager = Manager::builder().memory(4 << 20).build().expect("it is built");
+        let buffer = manager.allocate(1 << 20).expect("room");
+        buffer.write(0, &[7]).expect("written");
+        let status = |read| lease_status(&manager.shared.state().buffers, buffer.handle.buffer.id, read);
+        let lease = buffer.lease_best().expect("leased");
+        let seen = [true, true, true, false].map(status);
+        let used = LeaseStatus::RecentlyUsed(1);
+        assert_eq!(seen, [used, used, used, LeaseStatus::Leased], "however often it is looked at");
+        drop(lease);
+        assert_ne!(status(false), LeaseStatus::Leased);
+    }
+}

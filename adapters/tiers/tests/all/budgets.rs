@@ -4,7 +4,7 @@
 use crate::detect::world::World;
 use std::time::Duration;
 use tempfile::TempDir;
-use terrace_device::Device;
+use terrace_device::{Device, DeviceBuffer};
 use terrace_tiers::ledger::RefusalReason;
 use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 
@@ -217,4 +217,22 @@ fn a_driver_that_refused_is_not_asked_for_more_for_a_while() {
     drop(held);
     manager.promote(&elsewhere, 0).expect("room");
     manager.check().expect("sound");
+}
+
+#[test]
+fn a_full_device_is_not_waited_for_once_all_that_was_freed_is_given_back() {
+    let device = Device::host();
+    device.set_capacity(3 * MIB);
+    let builder = Manager::builder().device_of(&device, 4 * MIB).memory(4 * MIB);
+    let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+    let freed = manager.allocate(2 * MIB).expect("room on the device");
+    assert_eq!(manager.list()[0].tier, 0);
+    drop(freed);
+    let stream = device.stream().expect("a stream");
+    let _others = DeviceBuffer::<u8>::new(&device, &stream, 2 * MIB as usize).expect("room");
+    terrace_tests::hung::bounded(move || {
+        let _buffer = manager.allocate(2 * MIB).expect("room in memory");
+        assert_eq!(manager.list()[0].tier, 1);
+        manager.check().expect("sound");
+    });
 }

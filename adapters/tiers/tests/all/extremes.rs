@@ -57,6 +57,7 @@ fn errors_say_what_would_do() {
     let Err(Error::Refused(refusal)) = manager.allocate(u64::MAX) else { panic!("no machine has as much") };
     let most = manager.allocate(refusal.largest).expect("it was offered");
     drop(most);
+    told(Error::Refused(refusal), &[&format!("ask for {} at most", refusal.largest), "raise a capacity"]);
     let two = manager.allocate(2 * MIB).expect("room");
     told(two.lease_best().map(drop).expect_err("above the cap"), &["`pinned_cap`"]);
     let large = manager.allocate(16 * MIB).expect("files have room");

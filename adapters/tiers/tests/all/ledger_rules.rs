@@ -274,3 +274,16 @@ fn a_tick_whose_budget_one_tier_has_used_moves_nothing_of_another() {
     let copies: Vec<_> = actions.iter().filter(|action| matches!(action, Action::Copy { from: 1, .. })).collect();
     assert!(copies.is_empty(), "{copies:?}");
 }
+
+#[test]
+fn a_buffer_leaves_for_a_tier_further_down_where_the_next_one_can_make_no_room() {
+    let mut world = World::new(settings(1, &[100, 100, 1000]));
+    let leaves = take(&mut world, 0, 100);
+    ask(&mut world, 1, 100, 0, false, PlacementHint { tier: Some(1), keep: false });
+    let stays = world.granted[&1];
+    world.leased.insert(stays);
+    let actions = waiting_request(&mut world, 2, 100);
+    assert_eq!(actions, [Action::Copy { id: leaves, from: 0, to: 2 }]);
+    finish_all(&mut world);
+    assert_eq!((valid(&world, leaves), valid(&world, world.granted[&2])), (vec![2], vec![0]));
+}

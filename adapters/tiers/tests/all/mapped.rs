@@ -77,7 +77,7 @@ fn what_would_write_move_or_keep_it_is_refused_and_changes_nothing() {
     assert_eq!(manager.promote(&weights, 0), Err(Error::Mapped));
     assert_eq!(manager.demote(&weights, 1), Err(Error::Mapped));
     assert_eq!(manager.sync(&weights), Err(Error::Mapped));
-    assert_eq!(manager.prefetch(&weights), Ok(()));
+    assert_eq!((manager.prefetch(&weights), manager.prefetch_async(&weights).wait()), (Ok(()), Ok(())));
     assert_eq!(weights.lease_best().expect("a lease")[..3], [0, 1, 2]);
     assert_eq!(std::fs::read(&path).expect("read")[..3], [0, 1, 2]);
 }

@@ -125,3 +125,23 @@ fn a_device_that_ends_early_costs_what_lies_behind_its_end() {
     first.check().expect("sound");
     drop((last, first));
 }
+
+#[test]
+fn a_whole_chunk_is_written_over_although_what_was_there_is_damaged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manager = Manager::builder().memory(MIB).chunk(64 << 10).directory_of(directory.path(), CAP);
+    let manager = manager.build().expect("it is built");
+    let hint = terrace_tiers::ledger::PlacementHint { tier: Some(1), keep: false };
+    let options = terrace_tiers::BufferOptions { hint, ..terrace_tiers::BufferOptions::default() };
+    let buffer = manager.allocate_with(128 << 10, options).expect("room");
+    buffer.write(0, &[7; 128 << 10]).expect("written");
+    for slab in slabs(directory.path()) {
+        let bytes = std::fs::metadata(&slab).expect("there").len();
+        std::fs::write(&slab, vec![0; bytes as usize]).expect("damaged");
+    }
+    assert!(buffer.write(5, &[8; 100]).is_err(), "a part of a chunk needs the rest");
+    assert_eq!(buffer.write(0, &[8; 64 << 10]), Ok(()));
+    let mut read = vec![0; 64 << 10];
+    assert_eq!(buffer.read(0, &mut read), Ok(()));
+    assert!(read.iter().all(|byte| *byte == 8) && buffer.read(64 << 10, &mut [0; 9]).is_err());
+}

@@ -136,3 +136,10 @@ fn a_write_in_files_that_panics_leaves_the_buffer_usable() {
     assert_eq!(drive(&tasks, buffer.read_async(0, 100)), Ok(vec![8; 100]));
     manager.check().expect("sound");
 }
+
+#[test]
+fn only_chunks_above_the_small_ones_take_a_turn() {
+    let manager = Manager::builder().memory(4 << 20).build().expect("it is built");
+    let takes = |bytes| drive(&Executor::new(), manager.shared.turn(bytes)).is_some();
+    assert_eq!([1, SMALL_CHUNK, SMALL_CHUNK + 1].map(takes), [false, false, true]);
+}
