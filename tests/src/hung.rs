@@ -11,12 +11,20 @@ const LIMIT: Duration = Duration::from_secs(if cfg!(miri) { 600 } else { 60 });
 /// # Panics
 /// When it panics, or has not ended after a minute.
 pub fn bounded(test: impl FnOnce() + Send + 'static) {
+    bounded_by(LIMIT, test);
+}
+
+/// As [`bounded`], for a test of many threads, which share the machine with other tests.
+///
+/// # Panics
+/// When it panics, or has not ended by then.
+pub fn bounded_by(limit: Duration, test: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         test();
         let _ = ended.send(());
     });
-    assert!(end.recv_timeout(LIMIT) != Err(mpsc::RecvTimeoutError::Timeout), "it waits for ever");
+    assert!(end.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout), "it waits for ever");
     thread.join().expect("no panic");
 }
 

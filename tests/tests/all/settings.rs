@@ -119,7 +119,7 @@ fn programs_allocator_has_the_rows() {
 
 #[test]
 fn the_manager_has_the_rows() {
-    let source = file("adapters/tiers/src/manager/builder.rs");
+    let source = file("adapters/tiers/src/manager/builder.rs") + &file("adapters/tiers/src/manager/sizes.rs");
     for spec in settings::of(Surface::Manager) {
         let uses = source.matches(&spec.name.to_uppercase()).count();
         assert!(uses > 1, "{}: imported and read", spec.name);
