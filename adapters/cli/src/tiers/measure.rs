@@ -14,7 +14,7 @@ use terrace_tiers::detect::{DetectedDisk, Machine, busy};
 
 const TEMPLATE: &str = "{bar:20} {msg}";
 
-/// How long is looked at other programs before anything is measured.
+/// For how long the use of the processors by other programs is observed before anything is measured.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The machine is called busy if other programs use at least this share of its processors..

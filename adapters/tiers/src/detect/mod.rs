@@ -36,7 +36,6 @@ mod mounts;
 mod pressure;
 mod transport;
 
-pub(crate) use budget::budgets;
 pub use budget::{Budget, Gpu};
 pub use classify::{BackingStore, DecidedBy, DiskClass, DiskFacts, ReadProfile, Unsuitable, classify};
 pub use cpu::{CpuMemory, busy};
@@ -109,7 +108,12 @@ pub fn available_memory() -> Option<u64> {
 
 /// As [`available_memory`], of the machine whose `/proc` and `/sys` are under another root.
 pub(crate) fn available_under(root: &Path) -> Option<u64> {
-    budgets(&CpuMemory::read(root), &[]).first()?.bytes
+    left(&CpuMemory::read(root))
+}
+
+/// Bytes of the machine's memory that tiers may have beside what they hold.
+pub(crate) fn left(cpu: &CpuMemory) -> Option<u64> {
+    budget::budgets(cpu, &[]).first()?.bytes
 }
 
 /// The error of a directory whose disk cannot be found.

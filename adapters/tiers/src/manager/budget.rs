@@ -56,7 +56,7 @@ impl TierBudget {
 /// Bytes that a tier of the machine's memory may hold if it holds `held` bytes now. `None` where the system does not say
 /// what is available.
 fn machine_share(cpu: &CpuMemory, held: u64) -> Option<u64> {
-    let left = detect::budgets(cpu, &[]).first()?.bytes?;
+    let left = detect::left(cpu)?;
     let group = cpu.groups.lowest_limit().map_or(u64::MAX, |limit| limit.limit_bytes);
     let whole = cpu.total_bytes.unwrap_or(u64::MAX).min(group);
     let stalls = [cpu.memory_pressure, cpu.groups.memory_pressure].into_iter().flatten();

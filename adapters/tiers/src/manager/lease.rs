@@ -104,11 +104,10 @@ impl Buffer {
                 Attempt::Elsewhere => {
                     // The bytes were moved in, and evicted again before they were leased. Lessees can do that to each
                     // other without end, so they proceed one at a time from here on.
-                    if brought {
+                    if std::mem::replace(&mut brought, true) {
                         gate_pass.take().await;
                         self.shared.check_process()?;
-                    }
-                    if !std::mem::replace(&mut brought, true) {
+                    } else {
                         self.shared.missed(&self.handle.buffer);
                     }
                     transfer()

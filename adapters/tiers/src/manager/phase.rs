@@ -49,7 +49,7 @@ pub(super) enum PhaseEvent {
     Unclaim,
     /// The last handle is dropped during a claim.
     Abandon,
-    /// A copy to files is decided, and waits for its turn.
+    /// The ledger decides on a copy to files, which waits for its turn.
     Queue,
     /// A copy begins, with the word closed.
     Copy,
