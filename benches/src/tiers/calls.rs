@@ -7,6 +7,7 @@ use futures_lite::future::block_on;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use terrace::tiers::{BufferOptions, Tier};
 use terrace::{Buffer, Manager};
@@ -18,6 +19,35 @@ pub const FILES: Tier = 1;
 /// Buffers, by number of their block.
 pub type Buffers = Vec<Buffer>;
 
+/// Memory of blocks that were written, for those that come next: raw loops use theirs again too.
+#[derive(Clone, Default)]
+struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// A block in memory that goes back to the others once it was written.
+struct Reused(Vec<u8>, Spare);
+
+impl Spare {
+    fn make(&self, blocks: &Blocks, block: u64) -> Reused {
+        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut bytes = memory.unwrap_or_else(|| blocks.blank());
+        blocks.stamp(&mut bytes, block);
+        Reused(bytes, self.clone())
+    }
+}
+
+impl AsRef<[u8]> for Reused {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Reused {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.0);
+        self.1.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+}
+
 /// Puts the blocks in order, with `depth` futures in flight.
 ///
 /// # Errors
@@ -28,11 +58,15 @@ pub fn put_by_futures(
     count: u64,
     depth: usize,
 ) -> Result<(Buffers, Latencies), Error> {
-    let put = |block: u64| async move {
-        let begun = Instant::now();
-        let buffer = manager.allocate_async(blocks.bytes() as u64, BufferOptions::default()).await?;
-        buffer.write_async(0, blocks.make(block)).await?;
-        Ok::<_, Error>((block, buffer, begun))
+    let spare = Spare::default();
+    let put = |block: u64| {
+        let spare = &spare;
+        async move {
+            let begun = Instant::now();
+            let buffer = manager.allocate_async(blocks.bytes() as u64, BufferOptions::default()).await?;
+            buffer.write_async(0, spare.make(blocks, block)).await?;
+            Ok::<_, Error>((block, buffer, begun))
+        }
     };
     let (mut put_already, mut latencies) = (Vec::new(), Latencies::default());
     let all = iter(0..count).map(put).buffer_unordered(depth).try_for_each(|(block, buffer, begun)| {

@@ -132,7 +132,7 @@ async fn durable(manager: &Manager, numbers: Range<usize>) -> Result<(), Error> 
         let hint = PlacementHint { tier: Some(FILES), ..PlacementHint::default() };
         let options = BufferOptions { name: Some(number.to_string()), hint, ..BufferOptions::default() };
         let buffer = manager.allocate_async(BYTES as u64, options).await?;
-        buffer.write_async(0, contents(number).into()).await?;
+        buffer.write_async(0, contents(number)).await?;
         Ok::<_, Error>(buffer)
     };
     let written: Vec<_> = iter(numbers).map(write).buffer_unordered(IN_FLIGHT).try_collect().await?;

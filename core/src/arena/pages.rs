@@ -77,9 +77,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
                 continue;
             }
             to_move = 0;
-            // The same call maps a part of the growth budget ahead, within the hole.
-            let spare = if self.settings.slack_grows() { self.growth_budget(self.counters.in_use + size) } else { 0 };
-            let ahead = (spare / AHEAD).min(hole.end() - from) & !(page - 1);
+            // The same call maps pages ahead, within the growth budget and the hole.
+            let budget = self.growth_budget(self.counters.in_use + size);
+            let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
+            let to_multiple = (from + bytes).next_multiple_of(self.settings.map_multiple) - from;
+            let to_multiple = if to_multiple <= budget { to_multiple } else { 0 };
+            let ahead = part.max(to_multiple).min(hole.end() - from) & !(page - 1);
             let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
                 Err(_) if ahead > bytes => self.map_pages(area, &hole, from, bytes),
                 mapped => mapped,

@@ -45,6 +45,9 @@ pub struct ArenaSettings {
     pub spare_multiple: u32,
     /// Fixed sources: the sizes of segments are multiples of this, a power of two.
     pub grain: u64,
+    /// Growing sources: a call that maps pages goes on to the next address that is a multiple of this, as far as slack and
+    /// the hole permit. 1: it maps what the request needs. With the size of a huge page the kernel can use one.
+    pub map_multiple: u64,
     /// Growing sources: address space of each range; 0 for the maximum, 2^32 - 1 granules.
     pub space: u64,
     /// Whether the source zeroes fresh memory.
@@ -71,6 +74,7 @@ impl ArenaSettings {
             segment_multiple: 1,
             spare_multiple: 0,
             grain: 2 << 20,
+            map_multiple: 1,
             space: 0,
             zero_fresh: ZERO_FRESH.default.is_on(),
         }
@@ -90,7 +94,7 @@ impl ArenaSettings {
     pub(super) fn validate(self, page: u64) -> Result<Self, AllocError> {
         let powers = self.granule.is_power_of_two() && self.grain.is_power_of_two();
         let fits = self.grain >= self.granule && (page == 0 || (page.is_power_of_two() && page >= self.granule));
-        if powers && fits && self.segment > 0 {
+        if powers && fits && self.segment > 0 && self.map_multiple > 0 {
             Ok(self)
         } else {
             Err(AllocError::new(Cause::BadRequest, self.granule))

@@ -809,6 +809,25 @@ fn only_a_slack_that_grows_maps_pages_ahead() {
     }
 }
 
+#[test]
+fn pages_are_mapped_up_to_a_multiple_as_far_as_slack_and_source_reach() {
+    let reserved = |slack, requests: &[u64]| -> Vec<u64> {
+        let mut world =
+            world(true, 20 * PAGE, ArenaSettings { slack, map_multiple: 8 * PAGE, small_threshold: 0, ..SETTINGS });
+        let mut reserved = |pages: &u64| {
+            let _ = get(&mut world, pages * PAGE, 0);
+            world.check().expect("every invariant holds");
+            world.reserved() / PAGE
+        };
+        requests.iter().map(&mut reserved).collect()
+    };
+    // The source has no 24 pages: it maps what the request needs.
+    assert_eq!(reserved(u32::MAX, &[3, 5, 9, 3]), [8, 8, 17, 20]);
+    // Half of what is in use is less than what is left up to the multiple, but for 6 pages.
+    assert_eq!(reserved(500, &[3, 5, 1]), [3, 8, 9]);
+    assert_eq!(reserved(500, &[6, 2, 1]), [8, 8, 9]);
+}
+
 /// As far as a tenth of the peak, by the settings for segments.
 #[test]
 fn what_segments_have_beyond_the_slack_goes_back() {

@@ -129,6 +129,8 @@ impl FramePool {
             slack: u32::MAX,
             max_slack: u32::MAX,
             grain: page,
+            // So that the kernel can use huge pages whatever the size of frames.
+            map_multiple: HUGE_PAGE,
             space,
             ..ArenaSettings::growing()
         };

@@ -72,3 +72,16 @@ fn a_part_is_the_memory_of_its_owner_and_keeps_it() {
     part().leak();
     assert_eq!(Arc::strong_count(&whole), 2, "the kernel may still use it");
 }
+
+#[test]
+fn small_frames_share_a_huge_page_until_memory_is_short() {
+    let frames = FramePool::sparse(4 << 20).expect("a mapping");
+    let take = |bytes: usize| frames.take(bytes).expect("there is room");
+    let mut held: Vec<Frame> = (0..32).map(|_| take(64 << 10)).collect();
+    assert_eq!(frames.resident(), 2 << 20, "mapped at once, for all of them");
+    held.push(take(4096));
+    assert_eq!(frames.resident(), 4 << 20);
+    // What was mapped for others is room for any frame.
+    held.push(take((2 << 20) - 4096));
+    assert_eq!((frames.usage().0, frames.resident()), (4 << 20, 4 << 20));
+}

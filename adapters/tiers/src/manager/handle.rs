@@ -133,13 +133,15 @@ impl Buffer {
         self.shared.tasks.block_on(|| self.shared.write(buffer, offset, from))
     }
 
-    /// As [`write`](Self::write), as a future with its own memory.
+    /// As [`write`](Self::write), as a future that keeps `from`: a `Vec<u8>`, an `Arc<[u8]>`, `Bytes`, a block of a pool.
     ///
+    /// Drops `from` once its bytes are written.
     /// Begins at once, whether or not it is awaited. Await it before calls that must come after it: where the buffer moves
     /// or another call writes it in files, calls that wait may go on in any order.
-    pub fn write_async(&self, offset: u64, from: Vec<u8>) -> JoinHandle<Result<(), Error>> {
+    pub fn write_async(&self, offset: u64, from: impl AsRef<[u8]> + Send + 'static) -> JoinHandle<Result<(), Error>> {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
-        let written = self.shared.tasks.begin(async move { shared.write(&buffer.handle.buffer, offset, &from).await });
+        let write = async move { shared.write(&buffer.handle.buffer, offset, from.as_ref()).await };
+        let written = self.shared.tasks.begin(write);
         written.in_child(|| Err(Error::Forked))
     }
 }
