@@ -19,11 +19,10 @@ use super::raw_bytes::{RawBytes, ReadTarget, read_new};
 use super::stats::Waited;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_core::residence::Tier;
-use terrace_file::Piece;
+use terrace_file::{Notified, Notify, Piece};
 
 /// Where a buffer's newest bytes are at this moment.
 pub(super) enum DataLocation {
@@ -133,6 +132,16 @@ impl ManagerShared {
         }
     }
 
+    /// Returns what an attempt has taken; else waits until the next may succeed. `changed`: since before the attempt.
+    async fn taken<T>(buffer: &BufferState, attempt: Attempt<T>, changed: Notified<&Notify>) -> Option<T> {
+        match attempt {
+            Attempt::Taken(taken) => return Some(taken),
+            Attempt::Brief => buffer.brief_leases_end().await,
+            Attempt::Elsewhere => changed.await,
+        }
+        None
+    }
+
     /// Reads a range of a buffer into new memory.
     pub(super) async fn read_new(
         self: &Arc<Self>,
@@ -175,38 +184,42 @@ impl ManagerShared {
         loop {
             // Listens before it checks, so that no notification is missed.
             let changed = buffer.changed().listen();
-            match self.read_memory(buffer, offset, &mut to)? {
-                Attempt::Taken(()) => return Ok(()),
-                Attempt::Brief => {
-                    buffer.brief_leases_end().await;
-                    continue;
-                }
-                Attempt::Elsewhere => {}
+            let read = self.try_read(buffer, offset, &mut to).await?;
+            if let Some(()) = Self::taken(buffer, read, changed).await {
+                return Ok(());
             }
-            match self.location(buffer)? {
-                DataLocation::File(tier) => {
-                    if let Some(parts) = self.parts(buffer, tier, buffer.chunks(offset, to.len() as u64)) {
-                        self.touch(buffer.id);
-                        self.count_read(tier, to.len());
-                        return self.read_pieces(buffer, (tier, parts), offset, to).await;
-                    }
-                }
-                DataLocation::Device => match self.acquire_for_call(buffer)? {
-                    Attempt::Taken(_lease) => {
-                        if let Some((tier, copy)) = self.device_copy(buffer) {
-                            self.count_read(tier, to.len());
-                            return self.read_device(buffer, &copy, offset, to).await;
-                        }
-                    }
-                    Attempt::Brief => {
-                        buffer.brief_leases_end().await;
-                        continue;
-                    }
-                    Attempt::Elsewhere => {}
-                },
-                DataLocation::Memory | DataLocation::Moving => {}
+        }
+    }
+
+    /// Reads a range of a buffer where its bytes are, if they are at rest.
+    async fn try_read(
+        self: &Arc<Self>,
+        buffer: &BufferState,
+        offset: u64,
+        to: &mut ReadTarget<'_>,
+    ) -> Result<Attempt<()>, Error> {
+        let read = self.read_memory(buffer, offset, to)?;
+        if !matches!(read, Attempt::Elsewhere) {
+            return Ok(read);
+        }
+        let bytes = to.len();
+        match self.location(buffer)? {
+            DataLocation::File(tier) => {
+                let Some(parts) = self.parts(buffer, tier, offset, bytes) else { return Ok(Attempt::Elsewhere) };
+                self.touch(buffer.id);
+                self.count_read(tier, bytes);
+                self.read_pieces(buffer, (tier, parts), offset, to.split_first(bytes)).await.map(Attempt::Taken)
             }
-            changed.await;
+            DataLocation::Device => {
+                let _lease = match self.acquire_for_call(buffer)? {
+                    Attempt::Taken(lease) => lease,
+                    refused => return Ok(refused.map(drop)),
+                };
+                let Some((tier, copy)) = self.device_copy(buffer) else { return Ok(Attempt::Elsewhere) };
+                self.count_read(tier, bytes);
+                self.read_device(buffer, &copy, offset, to.split_first(bytes)).await.map(Attempt::Taken)
+            }
+            DataLocation::Memory | DataLocation::Moving => Ok(Attempt::Elsewhere),
         }
     }
 
@@ -259,13 +272,13 @@ impl ManagerShared {
         Ok(())
     }
 
-    /// Returns the pieces of these chunks in a file tier; `None` if the tier has no copy any more.
-    fn parts(&self, buffer: &BufferState, tier: Tier, chunks: Range<usize>) -> Option<Vec<ChunkPiece>> {
+    /// Returns the pieces of a range in a file tier; `None` if the tier has no copy any more.
+    fn parts(&self, buffer: &BufferState, tier: Tier, offset: u64, bytes: usize) -> Option<Vec<ChunkPiece>> {
         let copies = buffer.copies();
         let pieces = copies.pieces(tier)?;
         let part =
             |chunk: usize| ChunkPiece { chunk, piece: pieces[chunk].as_ref().map(|(piece, _)| Arc::clone(piece)) };
-        Some(chunks.map(part).collect())
+        Some(buffer.chunks(offset, bytes as u64).map(part).collect())
     }
 
     /// Writes a range of a buffer in the tier that has its newest bytes.
@@ -292,25 +305,20 @@ impl ManagerShared {
         offset: u64,
         from: &[u8],
     ) -> Result<(), Error> {
-        let tier = loop {
+        let claimed = loop {
             // Listens before it checks, so that no notification is missed.
             let changed = buffer.changed().listen();
-            match self.write_memory(buffer, offset, from)? {
-                Attempt::Taken(()) => return Ok(()),
-                Attempt::Brief => {
-                    buffer.brief_leases_end().await;
-                    continue;
-                }
-                Attempt::Elsewhere => {}
-            }
-            if let Some(tier) = self.claim_for_write(buffer)? {
-                break tier;
-            }
-            match self.location(buffer)? {
-                DataLocation::Device => self.leave_device(buffer).await?,
-                _ => changed.await,
+            let attempt = match self.write_memory(buffer, offset, from)? {
+                Attempt::Elsewhere => self.claim_for_write(buffer)?.map(Some),
+                attempt => attempt.map(|()| None),
+            };
+            if matches!(attempt, Attempt::Elsewhere) && matches!(self.location(buffer)?, DataLocation::Device) {
+                self.leave_device(buffer).await?;
+            } else if let Some(claimed) = Self::taken(buffer, attempt, changed).await {
+                break claimed;
             }
         };
+        let Some(tier) = claimed else { return Ok(()) };
         let written = catch_copy_panic(self.write_pieces(buffer, tier, offset, from)).await;
         let mut state = self.state();
         if let Ok(pieces) = written.as_ref() {
@@ -339,13 +347,13 @@ impl ManagerShared {
         }
     }
 
-    /// Claims a buffer if only files have its bytes, so that no copy and no other write begins; returns its tier. `None`
-    /// if another tier has the bytes too, a copy is in progress, or the buffer is claimed already.
-    fn claim_for_write(&self, buffer: &BufferState) -> Result<Option<Tier>, Error> {
+    /// Claims a buffer if only files have its bytes, so that no copy and no other write begins; returns its tier. Not if
+    /// another tier has the bytes too, a copy is in progress, or the buffer is claimed already.
+    fn claim_for_write(&self, buffer: &BufferState) -> Result<Attempt<Tier>, Error> {
         let state = self.state();
         let best = state.ledger.view(buffer.id)?.residence.best();
         let claimed = self.medium(best) == Medium::File && buffer.phase.advance(PhaseEvent::Claim);
-        Ok(claimed.then_some(best))
+        Ok(if claimed { Attempt::Taken(best) } else { Attempt::Elsewhere })
     }
 
     /// Stores new pieces for the chunks that a range overlaps, beside the old ones.
@@ -357,9 +365,7 @@ impl ManagerShared {
         from: &[u8],
     ) -> Result<Vec<(usize, Arc<Piece>)>, Error> {
         let (store, end, mut left) = (self.store(tier)?, offset + from.len() as u64, from);
-        let Some(parts) = self.parts(buffer, tier, buffer.chunks(offset, from.len() as u64)) else {
-            return Err(Error::Freed);
-        };
+        let Some(parts) = self.parts(buffer, tier, offset, from.len()) else { return Err(Error::Freed) };
         let writes = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
             let (bytes, range) = (buffer.chunk_bytes(chunk), buffer.overlap(chunk, offset..end));
             let part;
