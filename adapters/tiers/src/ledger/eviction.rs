@@ -94,7 +94,19 @@ impl Ledger {
         &mut self,
         tier: Tier,
         need: u64,
+        by: (Option<u16>, EvictionCause),
+        context: &mut EventContext<'_>,
+    ) -> bool {
+        self.find_room(tier, need, by, true, context)
+    }
+
+    /// As [`make_room`](Self::make_room); but unless `begins`, nothing moves where enough can leave.
+    fn find_room(
+        &mut self,
+        tier: Tier,
+        need: u64,
         (requester, cause): (Option<u16>, EvictionCause),
+        begins: bool,
         context: &mut EventContext<'_>,
     ) -> bool {
         if need == 0 {
@@ -110,11 +122,15 @@ impl Ledger {
                     VictimSearch { tier, need, requester, next_tier_only, spare_kept, spare_unused: false, single },
                     context.lease_status,
                 );
-                if plan.bytes >= need && self.make_room_below(tier, &plan, (requester, cause), context) {
-                    self.commit(tier, plan, cause, context);
+                let found =
+                    plan.bytes >= need && self.make_room_below(tier, &plan, (requester, cause), begins, context);
+                match found && begins {
+                    true => self.commit(tier, plan, cause, context),
+                    false => self.abandon(tier, plan),
+                }
+                if found {
                     return true;
                 }
-                self.abandon(tier, plan);
             }
         }
         if !prefetch {
@@ -161,26 +177,33 @@ impl Ledger {
             let rest = need - began;
             let plan =
                 self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
-            self.make_room_below(tier, &plan, (None, cause), context);
+            self.make_room_below(tier, &plan, (None, cause), true, context);
             self.abandon(tier, plan);
             self.tiers[usize::from(tier)].failed_search = Some((None, rest));
         }
         began
     }
 
-    /// Makes room in lower tiers for the victims that go there later; returns false if a tier cannot make it.
+    /// Makes room in lower tiers for the victims that go there later; returns false if a tier cannot make it. Where several
+    /// must, each is searched first, so that no tier is emptied in vain because another cannot make room.
     fn make_room_below(
         &mut self,
         tier: Tier,
         plan: &EvictionPlan,
-        requester: (Option<u16>, EvictionCause),
+        by: (Option<u16>, EvictionCause),
+        begins: bool,
         context: &mut EventContext<'_>,
     ) -> bool {
-        (tier + 1..self.all_tiers().end).all(|to| {
-            let at = usize::from(to);
-            let shortfall = self.tiers[at].shortfall(plan.down[at] + plan.later[at]);
-            plan.later[at] == 0 || self.make_room(to, shortfall, requester, context)
-        })
+        let below: SmallVec<[Tier; TIERS as usize]> =
+            (tier + 1..self.all_tiers().end).filter(|to| plan.later[usize::from(*to)] > 0).collect();
+        let mut all = |begins: bool| {
+            below.iter().all(|to| {
+                let at = usize::from(*to);
+                let shortfall = self.tiers[at].shortfall(plan.down[at] + plan.later[at]);
+                self.find_room(*to, shortfall, by, begins, context)
+            })
+        };
+        (below.len() < 2 || !begins || all(false)) && all(begins)
     }
 
     /// Takes victims out of a tier's policy until they have `search.need` bytes together or no more can leave.

@@ -188,6 +188,19 @@ fn a_request_that_cannot_be_granted_evicts_nothing() {
 }
 
 #[test]
+fn no_lower_tier_is_emptied_in_vain_because_another_cannot_be() {
+    let mut settings = settings(1, &[166, 67, 305]);
+    (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
+    let mut world = World::new(settings);
+    for (ticket, bytes, tier) in [(0, 61, 0), (1, 98, 0), (2, 38, 1), (3, 240, 2)] {
+        adopt(&mut world, ticket, bytes, 0, tier);
+    }
+    // Of tier 0 both would have to leave: one into tier 1, after the buffer there has left; one into the last tier, where
+    // there are 65 bytes.
+    assert_eq!(waiting_request(&mut world, 9, 103), []);
+}
+
+#[test]
 fn every_request_that_comes_first_is_looked_into_anew() {
     let mut world = World::new(settings(1, &[100, 1000]));
     let id = take(&mut world, 0, 60);
