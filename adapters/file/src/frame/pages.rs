@@ -77,7 +77,14 @@ impl PageSource {
     /// Returns the memory of a range to the system. Miri has no `madvise`: under it the memory stays.
     fn give_back(&self, offset: u64, bytes: u64) -> Result<(), SourceError> {
         #[cfg(not(miri))]
-        self.advise(offset, bytes, Advice::LinuxDontNeed)?;
+        {
+            if self.page < HUGE_PAGE && !(offset | bytes).is_multiple_of(HUGE_PAGE) {
+                // Where the range is a part of a huge page, `MADV_DONTNEED` would leave its memory charged to this process
+                // until the kernel is short of memory; `MADV_FREE` splits the page first.
+                let _ = self.advise(offset, bytes, Advice::LinuxFree);
+            }
+            self.advise(offset, bytes, Advice::LinuxDontNeed)?;
+        }
         let _ = (offset, bytes);
         Ok(())
     }

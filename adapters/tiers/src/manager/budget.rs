@@ -1,7 +1,8 @@
 //! What tiers of memory may hold now: less while other programs need the memory, and again more when they do not.
 //!
 //! Promises upward: a tier shrinks at once, and what leaves it goes back to the system or the driver; the tier of the
-//! machine's memory grows back in steps, and keeps an eighth of its limit whatever others need.
+//! machine's memory grows back in steps, and keeps an eighth of its limit, or of the memory that there is at all, whatever
+//! others need.
 //! Asks from below: what the system says is available, its control groups and stalls; what drivers have left, and
 //! refused lately.
 
@@ -19,15 +20,19 @@ const SPARE: u64 = 32;
 /// So much more is to be free when tasks waited for memory in this percentage of the last ten seconds.
 const STALLED_PERCENT: f64 = 10.0;
 
-/// The tier of the machine's memory grows by at most one part in this many of its limit at a time, so that it does not
+/// The tier of the machine's memory grows by at most one part in this many of [`State::most`] at a time, so that it does not
 /// take what others are about to need again.
 const GROWTH: u64 = 8;
 
-/// It never shrinks below one part in this many of its limit.
+/// It never shrinks below one part in this many of the same.
 const LEAST: u64 = 8;
 
-/// Changes of a capacity by at most one part in this many of its limit are ignored, unless the limit is reached.
+/// Changes of a capacity by at most one part in this many of the same are ignored, unless the limit is reached.
 const SMALL: u64 = 64;
+
+/// Bytes that the manager's threads, rings and tables take beside buffers and staging memory: two to three MiB were
+/// measured, which a control group counts.
+const OWN: u64 = 4 << 20;
 
 /// For so many milliseconds a tier holds no more than it held when its driver refused memory.
 const REFUSED: u64 = 10_000;
@@ -41,10 +46,12 @@ pub(super) struct TierBudget {
     device: u64,
     /// Bytes that it held when its driver refused memory, and until when it may hold no more.
     refused: Option<(u64, u64)>,
+    /// Bytes of the machine's memory, or the limit of its control groups if that is less, if it is a tier of that memory.
+    whole: u64,
 }
 
 impl TierBudget {
-    pub(super) const UNLIMITED: Self = Self { machine: u64::MAX, device: u64::MAX, refused: None };
+    pub(super) const UNLIMITED: Self = Self { machine: u64::MAX, device: u64::MAX, refused: None, whole: u64::MAX };
 
     /// The fewest of these bytes, at the time `now`; `least` after a driver has refused memory.
     fn bytes(&self, now: u64, least: u64) -> u64 {
@@ -53,12 +60,16 @@ impl TierBudget {
     }
 }
 
-/// Bytes that a tier of the machine's memory may hold if it holds `held` bytes now. `None` where the system does not say
-/// what is available.
-fn machine_share(cpu: &CpuMemory, held: u64) -> Option<u64> {
-    let left = detect::left(cpu)?;
+/// Bytes of the machine's memory, or the lowest limit of this process's control groups if that is less.
+fn whole_memory(cpu: &CpuMemory) -> u64 {
     let group = cpu.groups.lowest_limit().map_or(u64::MAX, |limit| limit.limit_bytes);
-    let whole = cpu.total_bytes.unwrap_or(u64::MAX).min(group);
+    cpu.total_bytes.unwrap_or(u64::MAX).min(group)
+}
+
+/// Bytes that a tier of the machine's memory, `whole` bytes, may hold if it holds `held` bytes now. `None` where the
+/// system does not say what is available.
+fn machine_share(cpu: &CpuMemory, whole: u64, held: u64) -> Option<u64> {
+    let left = detect::left(cpu)?;
     let stalls = [cpu.memory_pressure, cpu.groups.memory_pressure].into_iter().flatten();
     let stalled = stalls.map(|pressure| pressure.some.avg10_percent).fold(0.0, f64::max);
     let spare = (whole / SPARE) as f64 * (1.0 + stalled / STALLED_PERCENT);
@@ -82,15 +93,19 @@ impl State {
 
     /// The budget of a tier, in bytes.
     pub(super) fn budget(&self, tier: Tier) -> u64 {
-        let (budget, most) = (self.budgets[usize::from(tier)], self.limits[usize::from(tier)]);
-        budget.bytes(self.now, most / LEAST)
+        self.budgets[usize::from(tier)].bytes(self.now, self.most(tier) / LEAST)
+    }
+
+    /// The limit of a tier, or all memory that there is if that is less, in bytes.
+    fn most(&self, tier: Tier) -> u64 {
+        self.limits[usize::from(tier)].min(self.budgets[usize::from(tier)].whole)
     }
 
     /// Tells the ledger what a tier may hold now, if that has changed much.
     fn follow_budget(&mut self, shared: &Arc<ManagerShared>, tier: Tier) {
         let Some(view) = self.ledger.tier(tier) else { return };
-        let (most, bytes) = (self.limits[usize::from(tier)], self.budget(tier));
-        if bytes.min(view.limit).abs_diff(view.capacity) > if bytes >= most { 0 } else { most / SMALL } {
+        let (limit, bytes) = (self.limits[usize::from(tier)], self.budget(tier));
+        if bytes.min(view.limit).abs_diff(view.capacity) > if bytes >= limit { 0 } else { self.most(tier) / SMALL } {
             let _ = self.handle(shared, LedgerEvent::Budget { tier, bytes });
         }
     }
@@ -104,13 +119,18 @@ impl ManagerShared {
             Some(TierStorage::Memory(frames)) => frames.resident() as u64,
             _ => self.state().ledger.tier(tier).map_or(0, |view| view.used),
         };
-        let Some(share) = machine_share(&cpu, held) else { return };
+        let whole = whole_memory(&cpu);
+        let Some(share) = machine_share(&cpu, whole, held) else { return };
+        // What the manager has not touched yet is left now, and may be touched at any time.
+        let staging = self.frames.usage().1 - self.frames.resident();
+        let share = share.saturating_sub(staging as u64 + OWN);
         let mut state = self.state();
-        let most = state.limits[usize::from(tier)];
+        state.budgets[usize::from(tier)].whole = whole;
+        let (limit, most) = (state.limits[usize::from(tier)], state.most(tier));
         let budget = &mut state.budgets[usize::from(tier)];
-        let next = share.max(most / LEAST).min(budget.machine.min(most).saturating_add(most / GROWTH));
+        let next = share.max(most / LEAST).min(budget.machine.min(limit).saturating_add(most / GROWTH));
         // A limit that is raised later must not meet what a lower one has cut.
-        budget.machine = if next < most { next } else { u64::MAX };
+        budget.machine = if next < limit { next } else { u64::MAX };
         state.follow_budget(self, tier);
         self.unlock(state);
     }

@@ -364,6 +364,8 @@ impl ManagerBuilder {
             stats,
         });
         shared.adopt(most_of_chunk)?;
+        // Before the first allocation: a control group kills what takes more than its limit.
+        shared.follow_machine_memory();
         let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
         let _ = shared.maintenance.set(maintenance);
         let shutdown = ProcessOwned::new(Arc::new(ShutdownGuard { shared: Arc::downgrade(&shared) }));

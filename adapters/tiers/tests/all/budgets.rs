@@ -11,9 +11,13 @@ use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// `/proc/meminfo` of a machine of 4 GiB: a thirty-second of that, 128 MiB, is for others.
+/// MiB that a manager may still take for itself: 12 of staging memory, and 4.
+const OWN: u64 = 16;
+
+/// `/proc/meminfo` of a machine of 4 GiB: a thirty-second of that, 128 MiB, is for others. `mib`: what is left beside what
+/// the manager itself may take.
 fn available(world: World, mib: u64) -> World {
-    world.file("proc/meminfo", &format!("MemTotal: {} kB\nMemAvailable: {} kB\n", 4 << 20, mib << 10))
+    world.file("proc/meminfo", &format!("MemTotal: {} kB\nMemAvailable: {} kB\n", 4 << 20, (mib + OWN) << 10))
 }
 
 fn stalled(world: World, percent: &str) -> World {
@@ -158,7 +162,7 @@ fn control_groups_of_both_versions_bound_the_budget() {
     let (_directory, of_second) = manager(&world);
     look(&of_second, 1);
     assert_eq!(capacity(&of_second), 64 * MIB);
-    let world = world.file(&format!("{second}/memory.current"), &format!("{}\n", 270 * MIB));
+    let world = world.file(&format!("{second}/memory.current"), &format!("{}\n", (270 - OWN) * MIB));
     look(&of_second, 1);
     assert_eq!(capacity(&of_second), 40 * MIB);
     let stall = "some avg10=10.00 avg60=0.00 avg300=0.00 total=1\n";
@@ -170,10 +174,32 @@ fn control_groups_of_both_versions_bound_the_budget() {
         .mount("0:31 /sys/fs/cgroup/memory cgroup cgroup rw,memory")
         .file("proc/self/cgroup", "4:memory:/job\n")
         .file(&format!("{first}/memory.limit_in_bytes"), &format!("{}\n", 320 * MIB))
-        .file(&format!("{first}/memory.usage_in_bytes"), &format!("{}\n", 290 * MIB));
+        .file(&format!("{first}/memory.usage_in_bytes"), &format!("{}\n", (290 - OWN) * MIB));
     let (_directory, of_first) = manager(&world);
     look(&of_first, 1);
     assert_eq!(capacity(&of_first), 20 * MIB);
+}
+
+#[test]
+fn what_a_tier_keeps_is_a_part_of_the_memory_that_there_is() {
+    let group = "sys/fs/cgroup/job";
+    let world = available(World::new(), 3000)
+        .mount("0:20 /sys/fs/cgroup cgroup2 cgroup2 rw")
+        .file("proc/self/cgroup", "0::/job\n")
+        .file(&format!("{group}/memory.max"), &format!("{}\n", 128 * MIB))
+        .file(&format!("{group}/memory.current"), &format!("{}\n", 127 * MIB));
+    let builder = Manager::builder().memory(GIB).system_root(world.root()).maintenance_interval(Duration::ZERO);
+    let manager = builder.build().expect("it is built");
+    assert_eq!(capacity(&manager), 16 * MIB, "an eighth of the group's memory, not of the limit");
+    // 75 MiB are left beside 4 for others, and the tier follows changes of a sixty-fourth of the group's memory.
+    for (used, step) in
+        [(125 - OWN, 16), (49 - OWN, 32), (49 - OWN, 48), (52 - OWN, 64), (52 - OWN, 72), (55 - OWN, 69)]
+    {
+        let file = world.root().join(group).join("memory.current");
+        std::fs::write(file, format!("{}\n", used * MIB)).expect("written");
+        look(&manager, 1);
+        assert_eq!(capacity(&manager), step * MIB, "{used}");
+    }
 }
 
 #[test]
@@ -188,8 +214,7 @@ fn a_system_that_says_nothing_changes_nothing() {
 fn a_limit_of_the_user_and_the_budget_hold_together() {
     let world = available(World::new(), 168);
     let (_directory, manager) = manager(&world);
-    look(&manager, 1);
-    assert_eq!(capacity(&manager), 40 * MIB);
+    assert_eq!(capacity(&manager), 40 * MIB, "before the first allocation");
     manager.resize(0, 64 * MIB).expect("a limit");
     assert_eq!(capacity(&manager), 40 * MIB, "a user's limit does not make memory");
     manager.resize(0, 16 * MIB).expect("a limit");

@@ -6,6 +6,7 @@
 
 mod broken;
 mod full;
+mod group;
 mod injected;
 mod mount;
 mod places;
