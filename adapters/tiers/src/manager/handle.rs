@@ -133,9 +133,9 @@ impl Buffer {
         self.shared.tasks.block_on(|| self.shared.write(buffer, offset, from))
     }
 
-    /// As [`write`](Self::write), as a future that keeps `from`: a `Vec<u8>`, an `Arc<[u8]>`, `Bytes`, a block of a pool.
+    /// As [`write`](Self::write), as a future that keeps `from` until its bytes are written.
     ///
-    /// Drops `from` once its bytes are written.
+    /// `from` is what owns its bytes: a `Vec<u8>`, an `Arc<[u8]>`, `Bytes`, a block of a pool.
     /// Begins at once, whether or not it is awaited. Await it before calls that must come after it: where the buffer moves
     /// or another call writes it in files, calls that wait may go on in any order.
     pub fn write_async(&self, offset: u64, from: impl AsRef<[u8]> + Send + 'static) -> JoinHandle<Result<(), Error>> {
