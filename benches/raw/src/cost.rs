@@ -17,6 +17,14 @@ pub struct Cost {
     pub cpu_ns: u64,
 }
 
+impl Cost {
+    /// Adds what came after.
+    pub fn add(&mut self, next: Self) {
+        self.wall_ns += next.wall_ns;
+        self.cpu_ns += next.cpu_ns;
+    }
+}
+
 /// Runs a function; returns what it returned, and what it cost.
 ///
 /// # Errors

@@ -191,7 +191,7 @@ pub const CHUNK: Spec = row(
 );
 
 /// Bytes of memory beside `memory`, through which chunks go to files and back.
-pub const STAGING: Spec = row("staging", &[Manager], ANY, Number(12 << 20));
+pub const STAGING: Spec = row("staging", &[Manager], ANY, Number(8 << 20));
 
 /// Share of the free space that a directory takes, where no cap is given.
 pub const SHARE_OF_DISK: Spec = row("share_of_disk", &[Manager], Allowed::Share, Share(0.25));

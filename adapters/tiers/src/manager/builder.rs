@@ -160,7 +160,7 @@ impl ManagerBuilder {
     /// Sets the bytes of a chunk, a multiple of 4 KiB; 1 MiB by default.
     ///
     /// A buffer has at most 2^24 chunks; each takes some 220 bytes of memory for each file tier, twice that with a
-    /// name. Durable buffers keep their own chunk size, up to 32 times this and 12 MiB (twice this, where that is
+    /// name. Durable buffers keep their own chunk size, up to 32 times this and 8 MiB (twice this, where that is
     /// more), if a slab holds such a chunk.
     pub fn chunk(mut self, bytes: usize) -> Self {
         self.chunk = Some(bytes);

@@ -29,7 +29,7 @@ use terrace_file::{ALIGN, Frame, Store, StoreError};
 /// Number of chunks in flight for one copy, read or write: 16 of 1 MiB keep a disk of 7 GB/s busy for two milliseconds.
 pub(super) const CHUNKS: usize = 16;
 
-/// Chunks of at most this many bytes take no turn: 96 of them fit into 12 MiB of staging memory.
+/// Chunks of at most this many bytes take no turn: 64 of them fit into 8 MiB of staging memory.
 const SMALL_CHUNK: usize = 128 << 10;
 
 /// The source of a copy.

@@ -11,8 +11,8 @@ use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// MiB that a manager may still take for itself: 12 of staging memory, and 4.
-const OWN: u64 = 16;
+/// MiB that a manager may still take for itself: 8 of staging memory, and 4.
+const OWN: u64 = 12;
 
 /// `/proc/meminfo` of a machine of 4 GiB: a thirty-second of that, 128 MiB, is for others. `mib`: what is left beside what
 /// the manager itself may take.
