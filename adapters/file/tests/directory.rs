@@ -4,10 +4,13 @@
 mod common;
 
 use common::{StoreFixture, names, open, open_with, options};
+use futures_channel::oneshot;
+use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::Path;
-use terrace_file::{Directory, EngineKind, Executor, FileFault, FileFaultReason, StoreError, StoreFile, StoreOptions};
+use std::path::{Path, PathBuf};
+use terrace_file::{Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, FileFaultReason};
+use terrace_file::{StoreError, StoreFile, StoreOptions};
 
 fn try_directory(path: &Path) -> Result<(), FileFault> {
     Directory::open(path, EngineKind::Best, &Executor::new()).map(drop)
@@ -227,10 +230,15 @@ fn directories_are_made_with_those_that_they_are_in() {
     assert!(again.holds(&again.part(1), 9));
 }
 
+/// The files of a directory that this process has descriptors of, one entry for each descriptor.
+fn opened(path: &Path) -> Vec<PathBuf> {
+    let links = std::fs::read_dir("/proc/self/fd").expect("Linux says").filter_map(|entry| entry.ok());
+    links.filter_map(|entry| std::fs::read_link(entry.path()).ok()).filter(|link| link.starts_with(path)).collect()
+}
+
 /// Number of this process's descriptors on files of a directory.
 fn open_files(path: &Path) -> usize {
-    let links = std::fs::read_dir("/proc/self/fd").expect("Linux says").filter_map(|entry| entry.ok());
-    links.filter_map(|entry| std::fs::read_link(entry.path()).ok()).filter(|link| link.starts_with(path)).count()
+    opened(path).len()
 }
 
 #[test]
@@ -259,4 +267,20 @@ fn descriptors_are_few_however_many_slabs_there_are() {
     let refused = fixture.store.get(&pieces[0]).wait().map(drop);
     assert!(matches!(&refused, Err(StoreError::Fault(fault)) if fault.reason == FileFaultReason::Gone), "{refused:?}");
     assert!(fixture.holds(&pieces[1], 1));
+}
+
+#[test]
+fn the_files_that_were_opened_first_are_closed_first() {
+    const MORE: u32 = 8;
+    let here = tempfile::tempdir().expect("a directory");
+    let directory = Directory::open(here.path(), EngineKind::Best, &Executor::new()).expect("it opens");
+    for slab in 0..128 + MORE {
+        let (sender, response) = oneshot::channel();
+        directory.submit(DiskRequest::Create { file: StoreFile::Slab(slab), bytes: 4096 }, sender);
+        assert!(block_on(response).is_ok_and(|response| response.result == Ok(0)), "{slab}");
+    }
+    let open = opened(here.path());
+    let is_open = |slab: u32| open.contains(&here.path().join(StoreFile::Slab(slab).to_string()));
+    let slabs: Vec<u32> = (0..128 + MORE).filter(|slab| is_open(*slab)).collect();
+    assert_eq!(slabs, Vec::from_iter(MORE..128 + MORE));
 }

@@ -184,3 +184,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn each_refusal_says_what_to_do() {
+    for (refused, words) in [
+        (LeaseError::Closed, "wait until they are, then try again"),
+        (LeaseError::Busy, "another holder has a lease"),
+        (LeaseError::Brief, "a call or a copy has a brief lease"),
+        (LeaseError::Uncounted, "count them, then try again"),
+        (LeaseError::TooMany, "there are 65535 shared leases"),
+    ] {
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+}

@@ -17,7 +17,12 @@ const OWN: u64 = 12;
 /// `/proc/meminfo` of a machine of 4 GiB: a thirty-second of that, 128 MiB, is for others. `mib`: what is left beside what
 /// the manager itself may take.
 fn available(world: World, mib: u64) -> World {
-    world.file("proc/meminfo", &format!("MemTotal: {} kB\nMemAvailable: {} kB\n", 4 << 20, (mib + OWN) << 10))
+    available_kib(world, mib << 10)
+}
+
+fn available_kib(world: World, kib: u64) -> World {
+    let kib = kib + (OWN << 10);
+    world.file("proc/meminfo", &format!("MemTotal: {} kB\nMemAvailable: {kib} kB\n", 4 << 20))
 }
 
 fn stalled(world: World, percent: &str) -> World {
@@ -219,6 +224,46 @@ fn a_limit_of_the_user_and_the_budget_hold_together() {
     assert_eq!(capacity(&manager), 40 * MIB, "a user's limit does not make memory");
     manager.resize(0, 16 * MIB).expect("a limit");
     assert_eq!(capacity(&manager), 16 * MIB);
+}
+
+#[test]
+fn small_changes_of_what_is_left_are_ignored_below_the_limit() {
+    // A thirty-second of the machine, 128 MiB, is for others; a change by at most 1 MiB, a sixty-fourth of the limit, is small.
+    let left = |world: World, kib: u64| available_kib(world, (128 << 10) + kib);
+    let world = left(World::new(), 40 << 10);
+    let (_directory, manager) = manager(&world);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 40 * MIB);
+    let world = left(world, (40 << 10) + 512);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 40 * MIB, "half a MiB more");
+    let world = left(world, 41 << 10);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 40 * MIB, "1 MiB more");
+    let world = left(world, (63 << 10) + 512);
+    look(&manager, 4);
+    assert_eq!(capacity(&manager), 63 * MIB + MIB / 2);
+    let _world = left(world, 100 << 10);
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 64 * MIB, "the limit is reached, by half a MiB");
+}
+
+#[test]
+fn a_driver_that_refused_early_leaves_an_eighth_of_the_limit() {
+    let device = Device::host();
+    device.set_capacity(12 * MIB);
+    let builder = Manager::builder().device_of(&device, 64 * MIB).memory(64 * MIB);
+    let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+    let [_held, _elsewhere] = [7, 6].map(|mib| manager.allocate(mib * MIB).expect("room"));
+    let tiers: Vec<_> = manager.list().iter().map(|buffer| buffer.tier).collect();
+    assert_eq!(tiers, [0, 1]);
+    let tick = |now| (0..40).for_each(|_| manager.tick(now));
+    for now in [1, 9_999] {
+        tick(now);
+        assert_eq!(capacity(&manager), 8 * MIB, "7 MiB are held, and the device has 5 more");
+    }
+    tick(10_000);
+    assert_eq!(capacity(&manager), 12 * MIB, "all that the device has");
 }
 
 #[test]

@@ -157,6 +157,8 @@ fn a_full_device_is_tried_again_as_soon_as_others_have_given_memory_back() {
     drop(others);
     manager.tick(2);
     assert!(!rests(), "it would be tried again after a second");
+    (0..40).for_each(|_| manager.tick(3));
+    assert_eq!(manager.tiers()[0].view.capacity, 3 * MIB, "nor is it held to what it had when the device refused");
     manager.promote(&buffer, DEVICE).expect("room");
 }
 

@@ -164,6 +164,22 @@ fn what_was_used_and_will_not_be_soon_is_the_first_to_leave() {
 }
 
 #[test]
+fn a_prefetch_to_a_closed_tier_that_still_has_a_stale_copy_moves_nothing() {
+    let mut world = World::new(settings(2, &[100, 100, 1000]));
+    let id = take(&mut world, 0, 20);
+    world.tell(LedgerEvent::Replicate { id, to: 1 }).expect("a tier");
+    finish_all(&mut world);
+    world.write(id, 1);
+    world.finished.clear();
+    // The lease keeps the stale copy where it is.
+    world.leased.insert(id);
+    world.tell(LedgerEvent::Resize { tier: 0, capacity: 0 }).expect("a tier");
+    assert_eq!((valid(&world, id), world.ledger.tier(0).expect("a tier").used), (vec![1], 20));
+    prefetch(&mut world, id);
+    assert_eq!(world.finished, [(id, 1, true)], "it lies in memory");
+}
+
+#[test]
 fn what_was_promoted_does_not_leave_ahead_of_demand_before_its_use() {
     let mut settings = settings(1, &[100, 1000]);
     (settings.policy, settings.maintenance_budget, settings.ahead_from) = (PolicyKind::Lru, 0, 100);

@@ -27,4 +27,5 @@ mod sequence;
 mod stats;
 mod threads;
 mod turns;
+mod two_devices;
 mod wakers;
