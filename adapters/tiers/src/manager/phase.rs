@@ -166,7 +166,8 @@ mod tests {
             assert_eq!(BufferPhase::ALL[phase as usize], phase);
             let after = |event| phase.after(event);
             let idle = phase == BufferPhase::Settled;
-            assert_eq!(after(PhaseEvent::Claim).is_some(), idle, "{phase:?}");
+            let starts = [PhaseEvent::Claim, PhaseEvent::Queue].map(|event| after(event).is_some());
+            assert_eq!(starts, [idle; 2], "{phase:?}");
             let waits = matches!(phase, BufferPhase::Settled | BufferPhase::Queued);
             let begins = [PhaseEvent::Copy, PhaseEvent::Replicate].map(|event| after(event).is_some());
             assert_eq!(begins, [waits; 2], "{phase:?}");
@@ -198,5 +199,8 @@ mod tests {
             assert_eq!(sound, Ok(()), "{phase:?}");
             assert!(phase.check(moving, word, initialised).is_err(), "{phase:?}");
         }
+        let beside_leases = BufferPhase::Claimed.check(false, open, true);
+        assert_eq!(beside_leases, Ok(()), "memory is zeroed while the copy on a device is leased");
+        assert_eq!(format!("{:?}", PhaseCell::new()), "Settled");
     }
 }

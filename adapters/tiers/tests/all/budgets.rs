@@ -138,6 +138,17 @@ fn what_leaves_goes_back_to_the_system() {
 }
 
 #[test]
+fn what_was_freed_and_not_given_back_yet_is_held() {
+    let world = available(World::new(), 1000);
+    let (_directory, manager) = manager(&world);
+    drop(filled(&manager, 20));
+    let _world = available(world, 148);
+    look(&manager, 1);
+    // 128 MiB are for others, and 20 are left beside the 20 that the system does not have back.
+    assert!((38 * MIB..=42 * MIB).contains(&capacity(&manager)), "{}", capacity(&manager));
+}
+
+#[test]
 fn tasks_that_wait_for_memory_are_left_more() {
     // 160 MiB are left beside nothing held: 128 for others, or 256 at a tenth of the time stalled.
     let world = stalled(available(World::new(), 160), "0.00");
