@@ -1,6 +1,6 @@
 //! How an arena grows with a growing source: maps pages in holes for a block, or moves pages there from gaps elsewhere.
 //!
-//! Promises upward: a request needs as few new pages as possible; reserved bytes stay within the slack of the peak in
+//! Promises upward: a request needs as few new pages as possible, and may map more ahead where settings say so; reserved bytes stay within the slack of the peak in
 //! use as long as there are free whole pages elsewhere.
 //! Asks from below: [`Source::map`], [`Source::unmap`], [`Source::shift`] of contiguous ranges.
 //!
@@ -80,8 +80,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             // The same call maps pages ahead, within the growth budget and the hole.
             let budget = self.growth_budget(self.counters.in_use + size);
             let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
-            let to_multiple = (from + bytes).next_multiple_of(self.settings.map_multiple) - from;
-            let to_multiple = if to_multiple <= budget { to_multiple } else { 0 };
+            let multiple = (from + bytes).checked_next_multiple_of(self.settings.map_multiple);
+            let to_multiple = multiple.map(|end| end - from).filter(|bytes| *bytes <= budget).unwrap_or(0);
             let ahead = part.max(to_multiple).min(hole.end() - from) & !(page - 1);
             let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
                 Err(_) if ahead > bytes => self.map_pages(area, &hole, from, bytes),

@@ -177,7 +177,14 @@ impl Ledger {
             let rest = need - began;
             let plan =
                 self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
-            self.make_room_below(tier, &plan, (None, cause), true, context);
+            // Each lower tier that can make room does: what is left over leaves later.
+            for to in tier + 1..self.all_tiers().end {
+                let at = usize::from(to);
+                if plan.later[at] > 0 {
+                    let shortfall = self.tiers[at].shortfall(plan.down[at] + plan.later[at]);
+                    self.make_room(to, shortfall, (None, cause), context);
+                }
+            }
             self.abandon(tier, plan);
             self.tiers[usize::from(tier)].failed_search = Some((None, rest));
         }
@@ -185,7 +192,7 @@ impl Ledger {
     }
 
     /// Makes room in lower tiers for the victims that go there later; returns false if a tier cannot make it. Where several
-    /// must, each is searched first, so that no tier is emptied in vain because another cannot make room.
+    /// must, each is searched by itself first, so that no tier is emptied in vain where another can make no room at all.
     fn make_room_below(
         &mut self,
         tier: Tier,

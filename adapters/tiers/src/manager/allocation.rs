@@ -4,7 +4,7 @@
 //! is taken once, and no task is needed.
 //! Asks from below: the ledger, which grants requests in their order; the memory of the tiers.
 
-use super::block::HostBlock;
+use super::block::{BlankBlock, HostBlock};
 use super::buffer_state::{BufferState, TierCopy};
 use super::durable::MAX_NAME_BYTES;
 use super::error::Error;
@@ -191,7 +191,7 @@ impl ManagerShared {
     pub(super) fn blank_copy(&self, tier: Tier, bytes: u64) -> Option<TierCopy> {
         let Some(TierStorage::Memory(frames)) = self.storage(tier) else { return None };
         let frame = frames.take_packed(usize::try_from(bytes).ok()?).ok()?;
-        Some(TierCopy::Blank(Arc::new(HostBlock::Frame(frame))))
+        Some(TierCopy::Blank(BlankBlock::new(Arc::new(HostBlock::Frame(frame)), &self.blank_bytes)))
     }
 
     /// Starts a task that allocates memory for a new buffer, then answers the allocation request through
@@ -236,7 +236,7 @@ impl ManagerShared {
             copy.zero().await?;
             return Ok(TierCopy::Device(copy));
         }
-        Ok(TierCopy::Blank(self.block(tier, buffer.bytes).await?))
+        Ok(TierCopy::Blank(BlankBlock::new(self.block(tier, buffer.bytes).await?, &self.blank_bytes)))
     }
 
     /// Allocates memory in a tier where the ledger has reserved the room. If the free memory is fragmented, evicts

@@ -7,6 +7,7 @@ use super::buffer_state::BufferState;
 use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_device::{DeviceBlock, HostBuffer, HostSource};
 use terrace_file::{ALIGN, Frame};
 
@@ -51,6 +52,32 @@ impl HostBlock {
         let start = NonNull::new(self.pointer().wrapping_add(at))?;
         // SAFETY: the block does not move in memory and lives as long as the reference; the rest as the caller promises.
         Some(unsafe { Frame::part_of(Arc::clone(self) as Arc<dyn Send + Sync>, start, pages) })
+    }
+}
+
+/// Memory of a buffer that was never written. Its bytes are counted meanwhile: they may never have been touched, and the
+/// system counts them as available then.
+#[derive(Debug)]
+pub(super) struct BlankBlock {
+    block: Arc<HostBlock>,
+    counted: Arc<AtomicU64>,
+}
+
+impl BlankBlock {
+    /// Counts the bytes of the block in `counted` while this value lives.
+    pub(super) fn new(block: Arc<HostBlock>, counted: &Arc<AtomicU64>) -> Self {
+        counted.fetch_add(block.raw_bytes().bytes() as u64, Ordering::Relaxed);
+        Self { block, counted: Arc::clone(counted) }
+    }
+
+    pub(super) fn block(&self) -> &Arc<HostBlock> {
+        &self.block
+    }
+}
+
+impl Drop for BlankBlock {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(self.block.raw_bytes().bytes() as u64, Ordering::Relaxed);
     }
 }
 

@@ -11,6 +11,7 @@ use super::{ManagerShared, TierStorage};
 use crate::detect::{self, CpuMemory};
 use crate::ledger::LedgerEvent;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use terrace_core::residence::Tier;
 
 /// Other programs are to find at least one part in this many of the memory free: of the machine, of the control group, or
@@ -116,7 +117,9 @@ impl ManagerShared {
     pub(super) fn follow_machine_memory(self: &Arc<Self>) {
         let (Some(tier), cpu) = (self.memory(), CpuMemory::read(&self.system_root)) else { return };
         let held = match self.storage(tier) {
-            Some(TierStorage::Memory(frames)) => frames.resident() as u64,
+            Some(TierStorage::Memory(frames)) => {
+                (frames.resident() as u64).saturating_sub(self.blank_bytes.load(Ordering::Relaxed))
+            }
             _ => self.state().ledger.tier(tier).map_or(0, |view| view.used),
         };
         let whole = whole_memory(&cpu);
@@ -126,11 +129,9 @@ impl ManagerShared {
         let share = share.saturating_sub(staging as u64 + OWN);
         let mut state = self.state();
         state.budgets[usize::from(tier)].whole = whole;
-        let (limit, most) = (state.limits[usize::from(tier)], state.most(tier));
+        let most = state.most(tier);
         let budget = &mut state.budgets[usize::from(tier)];
-        let next = share.max(most / LEAST).min(budget.machine.min(limit).saturating_add(most / GROWTH));
-        // A limit that is raised later must not meet what a lower one has cut.
-        budget.machine = if next < limit { next } else { u64::MAX };
+        budget.machine = share.max(most / LEAST).min(budget.machine.saturating_add(most / GROWTH));
         state.follow_budget(self, tier);
         self.unlock(state);
     }

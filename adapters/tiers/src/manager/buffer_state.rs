@@ -9,7 +9,7 @@
 //! - chunk `i` of a tier's pieces is the newest if its version is `versions[i]`; version 0 was never written, and is
 //!   zeros
 
-use super::block::HostBlock;
+use super::block::{BlankBlock, HostBlock};
 use super::device_tier::DeviceCopy;
 use super::phase::{BufferPhase, PhaseCell};
 use crate::ledger::BufferId;
@@ -68,7 +68,7 @@ pub(super) enum TierCopy {
     Memory(Arc<HostBlock>),
     /// Memory of a buffer that was never written, which has the bytes of its previous holder: the first use writes or
     /// zeroes it. The lease word is closed.
-    Blank(Arc<HostBlock>),
+    Blank(BlankBlock),
     Device(Arc<DeviceCopy>),
     Pieces(Pieces),
 }
@@ -206,7 +206,7 @@ impl BufferCopies {
             return None;
         }
         self.copies.iter().find_map(|(tier, copy)| match copy {
-            TierCopy::Blank(block) => Some((*tier, Arc::clone(block))),
+            TierCopy::Blank(blank) => Some((*tier, Arc::clone(blank.block()))),
             _ => None,
         })
     }

@@ -182,6 +182,8 @@ impl ManagerBuilder {
     }
 
     /// Sets the interval of maintenance; zero for none but by [`Manager::tick`].
+    ///
+    /// What the machine has left is looked at when the manager is built, and at every fourth tick.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
         self.maintenance = Some(interval);
         self
@@ -352,6 +354,7 @@ impl ManagerBuilder {
             frames,
             tiers,
             chunk,
+            blank_bytes: Arc::default(),
             pinned_cap,
             on_pressure: self.on_pressure,
             staged: Semaphore::new((stage / chunk as u64) as usize),

@@ -60,6 +60,9 @@ const LEAST_STEP: u64 = 64 << 10;
 /// Unused bytes between buffers reduce the memory tier's capacity only above one part in this many of its limit.
 const UNUSED: u64 = 64;
 
+/// Free bytes that stay resident: for small and for other buffers, memory is mapped up to the end of a huge page of 2 MiB.
+const MAPPED_AHEAD: u64 = 4 << 20;
+
 impl TierStorage {
     /// The size of a copy in the tier is a multiple of this many bytes.
     pub(super) fn unit(&self) -> u64 {
@@ -150,7 +153,8 @@ impl ManagerShared {
             (state.fragmented, state.ledger.tier(tier).map_or(0, |view| view.capacity))
         };
         // What metadata takes of the tier's capacity goes back to the system: free pages stay resident otherwise.
-        if fragmented || frames.resident() as u64 > capacity {
+        let (resident, free) = (frames.resident() as u64, unused(frames));
+        if fragmented || resident > capacity && free > MAPPED_AHEAD {
             frames.trim();
         }
         if !fragmented {

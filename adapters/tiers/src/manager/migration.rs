@@ -4,7 +4,7 @@
 //! as it was; chunks that the target has already are not copied.
 //! Asks from below: stores, and frames for staging.
 
-use super::block::{HostBlock, InPlaceSource, TransferMemory};
+use super::block::{BlankBlock, HostBlock, InPlaceSource, TransferMemory};
 use super::buffer_state::{BufferState, Pieces, TierCopy};
 use super::device_tier::{DeviceCopy, DeviceTier};
 use super::error::Error;
@@ -185,11 +185,12 @@ impl ManagerShared {
     ) -> Result<TierCopy, Error> {
         let old = buffer.copies().take(to);
         let block = match old {
-            Some(TierCopy::Memory(block) | TierCopy::Blank(block)) => block,
+            Some(TierCopy::Memory(block)) => block,
+            Some(TierCopy::Blank(blank)) => Arc::clone(blank.block()),
             _ => self.block(to, buffer.bytes).await?,
         };
         if buffer.copies().is_untouched() {
-            return Ok(TierCopy::Blank(block));
+            return Ok(TierCopy::Blank(BlankBlock::new(block, &self.blank_bytes)));
         }
         if let CopySource::Device(copy) = source {
             let block = copy.download(0, TransferMemory::block(block, buffer.bytes as usize)).await?.into_owner();

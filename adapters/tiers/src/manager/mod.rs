@@ -87,7 +87,7 @@ use state::State;
 use stats::StatsRecorder;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
@@ -137,6 +137,8 @@ struct ManagerShared {
     /// The tiers by number, best first.
     tiers: Vec<ManagedTier>,
     chunk: usize,
+    /// Bytes of memory of buffers that were never written.
+    blank_bytes: Arc<AtomicU64>,
     pinned_cap: u64,
     on_pressure: Option<PressureCallback>,
     /// Notified when device memory was freed, and when a copy or a drop has ended: the lock of `state` is held then, so

@@ -30,7 +30,8 @@ impl PendingFrees {
     pub(super) fn add(&mut self, copies: impl IntoIterator<Item = TierCopy>) {
         let on_device = |copy: &TierCopy| match copy {
             TierCopy::Device(_) => true,
-            TierCopy::Memory(block) | TierCopy::Blank(block) => matches!(**block, HostBlock::Pinned(_)),
+            TierCopy::Memory(block) => matches!(**block, HostBlock::Pinned(_)),
+            TierCopy::Blank(blank) => matches!(**blank.block(), HostBlock::Pinned(_)),
             TierCopy::Pieces(_) => false,
         };
         self.copies.extend(copies.into_iter().filter(on_device));

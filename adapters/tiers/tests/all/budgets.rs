@@ -138,6 +138,21 @@ fn what_leaves_goes_back_to_the_system() {
 }
 
 #[test]
+fn memory_that_was_never_touched_is_not_held() {
+    // 128 MiB are for others, and 20 are left.
+    let world = available(World::new(), 148);
+    let (_directory, manager) = manager(&world);
+    let buffers: Vec<Buffer> = (0..16).map(|_| manager.allocate(MIB).expect("room")).collect();
+    look(&manager, 1);
+    assert_eq!(capacity(&manager), 20 * MIB, "the system counts it as available");
+    buffers.iter().for_each(|buffer| buffer.write(0, &[1; 100]).expect("written"));
+    look(&manager, 2);
+    assert_eq!(capacity(&manager), 36 * MIB, "held, and so much more is available, says this system");
+    drop(buffers);
+    manager.check().expect("sound");
+}
+
+#[test]
 fn what_was_freed_and_not_given_back_yet_is_held() {
     let world = available(World::new(), 1000);
     let (_directory, manager) = manager(&world);

@@ -201,6 +201,26 @@ fn no_lower_tier_is_emptied_in_vain_because_another_cannot_be() {
 }
 
 #[test]
+fn a_tier_that_shrinks_empties_what_it_can_though_one_buffer_must_stay() {
+    let mut settings = settings(2, &[130, 60, 300]);
+    (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
+    let mut world = World::new(settings);
+    adopt(&mut world, 0, 40, 0, 2);
+    let copied = world.granted[&0];
+    world.tell(LedgerEvent::Promote { id: copied, to: 1 }).expect("live");
+    finish_all(&mut world);
+    assert_eq!(valid(&world, copied), [1, 2]);
+    for (ticket, bytes, tier) in [(1, 260, 2), (2, 50, 0), (3, 80, 0)] {
+        adopt(&mut world, ticket, bytes, 0, tier);
+    }
+    // The last tier is full, and the larger buffer can go nowhere else; the smaller one can, once a copy there is dropped.
+    let actions = world.tell(LedgerEvent::Resize { tier: 0, capacity: 10 }).expect("a tier");
+    assert!(actions.contains(&Action::Drop { id: copied, tier: 1 }), "{actions:?}");
+    finish_all(&mut world);
+    assert_eq!([2, 3].map(|ticket| valid(&world, world.granted[&ticket])), [[1], [0]]);
+}
+
+#[test]
 fn every_request_that_comes_first_is_looked_into_anew() {
     let mut world = World::new(settings(1, &[100, 1000]));
     let id = take(&mut world, 0, 60);

@@ -72,8 +72,13 @@ fn a_manager_leaves_a_control_group_its_memory() {
         buffer
     };
     let buffers: Vec<Buffer> = (0..384).map(one).collect();
+    // The manager looks at the machine every 80 ms; what the test took for itself may have made it smaller for a while.
+    in_the_end(|| {
+        let before = memory().capacity;
+        std::thread::sleep(Duration::from_millis(250));
+        if memory().capacity == before && before > LIMIT / 2 { Ok(()) } else { Err(Error::Leased) }
+    });
     let full = memory().capacity;
-    assert!(full > LIMIT / 2, "{full}");
     // A mapping: the system has its memory back as soon as it is dropped.
     let (pool, mut others) = (FramePool::new(32 << 20).expect("addresses"), Vec::new());
     for taken in 1..=32 {
