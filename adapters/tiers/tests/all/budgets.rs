@@ -250,6 +250,9 @@ fn a_limit_of_the_user_and_the_budget_hold_together() {
     assert_eq!(capacity(&manager), 40 * MIB, "a user's limit does not make memory");
     manager.resize(0, 16 * MIB).expect("a limit");
     assert_eq!(capacity(&manager), 16 * MIB);
+    look(&manager, 1);
+    manager.resize(0, 64 * MIB).expect("a limit");
+    assert_eq!(capacity(&manager), 40 * MIB, "nor does one that was lower for a while");
 }
 
 #[test]
