@@ -224,7 +224,7 @@ impl FramePool {
         (used, self.shared.bytes)
     }
 
-    /// Bytes of memory in pages that hold a frame, held one, or were mapped ahead for one, and are not trimmed.
+    /// Bytes of memory in pages that hold a frame, held one or were mapped ahead, and are not trimmed.
     pub fn resident(&self) -> usize {
         self.shared.is_own().map_or(0, |()| self.shared.arena().reserved() as usize)
     }
