@@ -173,7 +173,7 @@ fn every_call_on_a_manager_says_that_this_is_a_forked_child() {
     }
 }
 
-/// The threads hold brief leases, leases and the manager's lock at any moment, and their writes are on their way.
+/// When the process forks, its threads hold brief leases, leases or the manager's lock, and the disk performs their writes.
 #[test]
 fn a_fork_amid_writes_and_leases_of_other_threads_stops_neither_process() {
     for kind in ENGINES {

@@ -1,7 +1,7 @@
 //! How an arena grows with a growing source: maps pages in holes for a block, or moves pages there from gaps elsewhere.
 //!
-//! Promises upward: a request needs as few new pages as possible, and may map more ahead where settings say so; reserved bytes stay within the slack of the peak in
-//! use as long as there are free whole pages elsewhere.
+//! Promises upward: a request needs as few new pages as possible, and may map more ahead where settings say so; reserved
+//! bytes stay within the slack of the peak in use as long as there are free whole pages elsewhere.
 //! Asks from below: [`Source::map`], [`Source::unmap`], [`Source::shift`] of contiguous ranges.
 //!
 //! ```text

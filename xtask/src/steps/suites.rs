@@ -23,7 +23,7 @@ const CASES_AGAIN: &str = "64";
 /// Forks under load under `--all`; 300 otherwise.
 const FORKS_ALL: &str = "3000";
 
-/// Seconds of the threads that check the tiers against shadow models, under `--all`; 18 otherwise.
+/// Seconds of the threads that check the tiers against shadow models, under `--all`; 12 otherwise.
 const THREADS_SECONDS_ALL: &str = "600";
 
 /// Test programs at a time: those of devices wait three quarters of their time.

@@ -30,7 +30,7 @@ pub(super) struct TierState {
     pub capacity: u64,
     /// The configured capacity: a request that fits it is not too large.
     pub limit: u64,
-    /// What others leave to the tier for now.
+    /// Bytes that other programs leave to the tier for now.
     pub budget: u64,
     /// The footprint of each copy (the bytes it takes in this tier) is a multiple of this.
     pub unit: u64,

@@ -70,6 +70,11 @@ impl EvictionPlan {
         self.by_tenant.iter().find(|(one, _)| *one == tenant).map_or(0, |(_, bytes)| *bytes)
     }
 
+    /// The lower tiers that need room before victims can go there, best first.
+    fn waits_for(&self) -> impl Iterator<Item = Tier> {
+        (0..TIERS).filter(|to| self.later[usize::from(*to)] > 0)
+    }
+
     /// Adds a victim. `leaves` is its footprint in the tier that it leaves, `comes` that in the tier to which it goes.
     fn add(&mut self, index: u32, buffer: &BufferRecord, exit: Exit, [leaves, comes]: [u64; 2]) {
         self.victims.push((index, exit));
@@ -122,8 +127,7 @@ impl Ledger {
                     VictimSearch { tier, need, requester, next_tier_only, spare_kept, spare_unused: false, single },
                     context.lease_status,
                 );
-                let found =
-                    plan.bytes >= need && self.make_room_below(tier, &plan, (requester, cause), begins, context);
+                let found = plan.bytes >= need && self.make_room_below(&plan, (requester, cause), begins, context);
                 match found && begins {
                     true => self.commit(tier, plan, cause, context),
                     false => self.abandon(tier, plan),
@@ -178,12 +182,8 @@ impl Ledger {
             let plan =
                 self.select_victims(VictimSearch { need: rest, next_tier_only: true, ..search }, context.lease_status);
             // Each lower tier that can make room does: what is left over leaves later.
-            for to in tier + 1..self.all_tiers().end {
-                let at = usize::from(to);
-                if plan.later[at] > 0 {
-                    let shortfall = self.tiers[at].shortfall(plan.down[at] + plan.later[at]);
-                    self.make_room(to, shortfall, (None, cause), context);
-                }
+            for to in plan.waits_for() {
+                self.make_room(to, self.shortfall_of(&plan, to), (None, cause), context);
             }
             self.abandon(tier, plan);
             self.tiers[usize::from(tier)].failed_search = Some((None, rest));
@@ -195,22 +195,22 @@ impl Ledger {
     /// must, each is searched by itself first, so that no tier is emptied in vain where another can make no room at all.
     fn make_room_below(
         &mut self,
-        tier: Tier,
         plan: &EvictionPlan,
         by: (Option<u16>, EvictionCause),
         begins: bool,
         context: &mut EventContext<'_>,
     ) -> bool {
-        let below: SmallVec<[Tier; TIERS as usize]> =
-            (tier + 1..self.all_tiers().end).filter(|to| plan.later[usize::from(*to)] > 0).collect();
+        let rehearses = begins && plan.waits_for().count() > 1;
         let mut all = |begins: bool| {
-            below.iter().all(|to| {
-                let at = usize::from(*to);
-                let shortfall = self.tiers[at].shortfall(plan.down[at] + plan.later[at]);
-                self.find_room(*to, shortfall, by, begins, context)
-            })
+            plan.waits_for().all(|to| self.find_room(to, self.shortfall_of(plan, to), by, begins, context))
         };
-        (below.len() < 2 || !begins || all(false)) && all(begins)
+        (!rehearses || all(false)) && all(begins)
+    }
+
+    /// Bytes that must leave a lower tier before all victims of a plan that go there fit.
+    fn shortfall_of(&self, plan: &EvictionPlan, to: Tier) -> u64 {
+        let at = usize::from(to);
+        self.tiers[at].shortfall(plan.down[at] + plan.later[at])
     }
 
     /// Takes victims out of a tier's policy until they have `search.need` bytes together or no more can leave.

@@ -281,8 +281,8 @@ pub enum LedgerEvent {
         /// The new capacity in bytes.
         capacity: u64,
     },
-    /// Others need a tier's memory for a while, or no longer: it holds no more than this, whatever its capacity. A request
-    /// that fits the capacity is not too large meanwhile: it waits, or there is no room for it.
+    /// Other programs need a tier's memory for a while, or no longer: the tier holds no more than `bytes`, whatever its
+    /// capacity. A request that fits the capacity is not too large meanwhile: it waits, or there is no room for it.
     Budget {
         /// The tier.
         tier: Tier,

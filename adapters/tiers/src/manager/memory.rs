@@ -153,8 +153,7 @@ impl ManagerShared {
             (state.fragmented, state.ledger.tier(tier).map_or(0, |view| view.capacity))
         };
         // What metadata takes of the tier's capacity goes back to the system: free pages stay resident otherwise.
-        let (resident, free) = (frames.resident() as u64, unused(frames));
-        if fragmented || resident > capacity && free > MAPPED_AHEAD {
+        if fragmented || frames.resident() as u64 > capacity && unused(frames) > MAPPED_AHEAD {
             frames.trim();
         }
         if !fragmented {

@@ -124,7 +124,7 @@ fn drops(tasks: &Executor, manager: &Manager, (what, start): (&str, Start), step
     manager.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
     let removed = what == "remove";
     if !removed {
-        // What was begun ends; what comes next waits for it, or goes before it.
+        // The dropped call's work goes on to its end: this read waits for it, or comes before it.
         let bytes = drive(tasks, buffer.read_async(0, BYTES)).expect("no lease is held");
         let new = if what == "write" { 2 } else { old };
         let whole =

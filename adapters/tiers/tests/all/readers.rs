@@ -22,7 +22,7 @@ fn beside_readers(buffer: &Buffer, work: impl FnOnce()) {
                 let mut bytes = vec![0; buffer.bytes() as usize];
                 while !ends.load(Ordering::Relaxed) || read.load(Ordering::Relaxed) < 3 {
                     match buffer.read(0, &mut bytes) {
-                        // They look at little of it, so that a lease of one of them is held nearly all the time.
+                        // Compares few bytes, so that the reads of these threads leave hardly a moment without a brief lease.
                         Ok(()) => assert!(bytes.iter().step_by(4000).all(|byte| *byte == bytes[0]), "half of a write"),
                         // A lease to write is held.
                         Err(error) => assert_eq!(error, Error::Leased),

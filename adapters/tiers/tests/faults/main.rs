@@ -66,7 +66,7 @@ fn holds(manager: &Manager, which: usize) {
 }
 
 /// Tries until it succeeds: a tier that failed is suspended for some seconds.
-fn in_the_end<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
+fn in_the_end<T, E: std::fmt::Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
         match attempt() {

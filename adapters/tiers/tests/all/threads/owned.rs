@@ -21,7 +21,7 @@ pub struct Owned {
     loose: bool,
 }
 
-/// A name that another manager may find.
+/// A named buffer that the manager of the next round may find, and the bytes that it may have.
 pub struct Kept {
     pub name: String,
     durable: BTreeSet<u64>,
@@ -98,7 +98,7 @@ impl Owned {
         (one.min(two) as usize, one.max(two) as usize)
     }
 
-    /// Records that these bytes are newest.
+    /// Records a write of these bytes, which later reads must return.
     fn wrote(&mut self, offset: usize, part: &[u8]) {
         self.bytes[offset..offset + part.len()].copy_from_slice(part);
         if self.loose {

@@ -157,7 +157,7 @@ impl Stamped {
         self.published.fetch_max(next, Ordering::SeqCst);
     }
 
-    /// Drops the handle, and says what another manager must find. The threads have ended.
+    /// Drops the handle once the threads have ended; returns what the manager of the next round must find.
     pub fn kept(self) -> Kept {
         let (least, most) = (self.synced.into_inner(), self.published.into_inner());
         Kept { name: self.buffer.name().expect("a name").into(), least, most }
