@@ -9,6 +9,7 @@
 
 use crate::join::JoinHandle;
 use crate::park::{WakeBatch, block_on};
+use crate::thread::is_worker_thread;
 use async_task::Runnable;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -249,6 +250,17 @@ impl Executor {
         // panics.
         let _leave = (owner == 0).then(|| StopHelping { tasks: self, driver: &*driver });
         while_driving(engine, || block_on(begin(), || run_local() || driver.perform_one() || self.run_one(0)))
+    }
+
+    /// Blocks this thread on the future that `begin` makes, and leaves all tasks to the driver's threads.
+    ///
+    /// For futures that spawn many tasks, of which several threads then poll some.
+    /// A thread that these tasks may wait for does as in [`block_on`](Self::block_on).
+    pub fn block_apart<F: Future>(&self, begin: impl FnOnce() -> F) -> F::Output {
+        match is_in_task() || is_worker_thread() {
+            true => self.block_on(begin),
+            false => block_on(begin(), || false),
+        }
     }
 
     /// Polls the ready task at index `which` modulo their number; returns false if none is ready.

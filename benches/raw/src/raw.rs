@@ -9,9 +9,10 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 use terrace_file::{Frame, FramePool, SlabFile};
 
@@ -91,8 +92,9 @@ struct Slot {
 pub struct RawFile {
     slab: SlabFile,
     frames: FramePool,
-    /// Memory of earlier requests: a page of it that is touched for the first time takes longer than its I/O.
-    spare: Mutex<Vec<Frame>>,
+    /// Memory that no request has, the one that has waited longest first. It is touched already: a page that is touched for
+    /// the first time takes longer than its I/O.
+    spare: Mutex<VecDeque<Frame>>,
 }
 
 impl RawFile {
@@ -104,19 +106,35 @@ impl RawFile {
         Ok(Self { slab: SlabFile::create(path, bytes)?, frames: FramePool::new(memory)?, spare: Mutex::default() })
     }
 
-    /// Prepares memory for `depth` requests on a ring, or for one of each thread, so that no loop touches new memory.
+    /// Prepares memory for so many blocks. If that is more than a loop has requests, its requests take turns in all of it, as
+    /// those of a program do that keeps what it reads; else each has the same memory again and again.
     ///
     /// # Errors
     /// There is less memory.
-    pub fn warm(&self, blocks: &Blocks, depth: usize) -> Result<(), Error> {
+    pub fn warm(&self, blocks: &Blocks, count: usize) -> Result<(), Error> {
         let work = Work { write: true, look: Look::Nothing, blocks, order: &[] };
-        let slots = (0..depth.max(THREADS)).map(|_| self.slot(&work)).collect::<Result<Vec<_>, _>>()?;
+        let slots = (0..count).map(|_| self.slot(&work)).collect::<Result<Vec<_>, _>>()?;
         self.keep(slots);
         Ok(())
     }
 
+    fn spare(&self) -> MutexGuard<'_, VecDeque<Frame>> {
+        self.spare.lock().expect("no panic")
+    }
+
     fn keep(&self, slots: impl IntoIterator<Item = Slot>) {
-        self.spare.lock().expect("no panic").extend(slots.into_iter().map(|slot| slot.frame));
+        self.spare().extend(slots.into_iter().map(|slot| slot.frame));
+    }
+
+    /// Begins with a block, in the memory that was not used for longest.
+    fn begin(&self, work: &Work<'_>, slot: &mut Slot, block: u64) {
+        (slot.block, slot.begun) = (block, Instant::now());
+        let mut spare = self.spare();
+        if let Some(next) = spare.pop_front() {
+            spare.push_back(std::mem::replace(&mut slot.frame, next));
+        }
+        drop(spare);
+        work.before(&mut slot.frame, block);
     }
 
     /// How the file is read and written, in words.
@@ -134,9 +152,9 @@ impl RawFile {
 
     /// Memory of a request. What it has from an earlier one is blocks, all of which have the same but for their numbers.
     fn slot(&self, work: &Work<'_>) -> Result<Slot, Error> {
-        let (mut spare, bytes) = (self.spare.lock().expect("no panic"), work.blocks.bytes());
-        let at = spare.iter().position(|frame| frame.len() == bytes);
-        let frame = match at.map(|at| spare.swap_remove(at)) {
+        let (mut spare, bytes) = (self.spare(), work.blocks.bytes());
+        // One file has blocks of one size at a time.
+        let frame = match spare.pop_front().filter(|frame| frame.len() == bytes) {
             Some(frame) => frame,
             None => {
                 spare.clear();
@@ -171,8 +189,7 @@ impl RawFile {
                 && let Some(&block) = order.next()
             {
                 let slot = &mut slots[at];
-                (slot.block, slot.begun) = (block, Instant::now());
-                work.before(&mut slot.frame, block);
+                self.begin(&work, slot, block);
                 let entry = self.entry(&work, slot).user_data(at as u64);
                 // SAFETY: the slot lives, and is not touched, until its completion: the loop ends only when all are free.
                 unsafe { ring.submission().push(&entry) }?;
@@ -200,8 +217,7 @@ impl RawFile {
         let run = || -> Result<Latencies, Error> {
             let (mut slot, mut latencies) = (self.slot(&work)?, Latencies::default());
             while let Some(&block) = work.order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                (slot.block, slot.begun) = (block, Instant::now());
-                work.before(&mut slot.frame, block);
+                self.begin(&work, &mut slot, block);
                 let offset = block * work.blocks.bytes() as u64;
                 let moved = match work.write {
                     true => rustix::io::pwrite(&self.slab, &slot.frame, offset),

@@ -24,7 +24,7 @@ use terrace_raw::{Blocks, Error, PAGE};
 /// A sentence.
 pub fn run(options: &Options, executable: &Path, out: &mut dyn Write) -> Result<Option<PathBuf>, String> {
     if let Some(case) = options.resident {
-        let place = Place { folder: options.directory(), quick: options.common.quick };
+        let place = Place { folder: options.directory(), quick: options.common.quick, raw_spread: options.raw_spread };
         let line = resident::measured_part(&place, case).map_err(|error| error.to_string())?;
         return writeln!(out, "{line}").map(|()| None).map_err(|error| format!("standard output: {error}"));
     }
@@ -48,7 +48,7 @@ fn collect(options: &Options, executable: &Path) -> Result<Results, String> {
     // Before anything is written: the machine should be quiet.
     let mut header = Header::now(options.command(), Vec::new());
     std::fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
-    let place = Place { folder: folder.clone(), quick: options.common.quick };
+    let place = Place { folder: folder.clone(), quick: options.common.quick, raw_spread: options.raw_spread };
     header.given = given(&place).map_err(|error| failed(&error))?;
     let parts = options.parts();
     let mut step = progress(parts.iter().map(|part| turns(*part)).sum::<usize>() * options.rounds());
@@ -66,7 +66,8 @@ fn given(place: &Place) -> Result<Vec<Given>, Error> {
     let manager = format!("{memory} MiB of memory ({} MiB in passes), {total} MiB of blocks", total / 4);
     let given = |subject: &str, what| Given { subject: subject.into(), what };
     let foyer = format!("{memory} MiB of memory, memory for twice the writes in flight, written when inserted");
-    let raw = format!("{total} MiB in one file, {raw}");
+    let requests = if place.raw_spread { "the manager's memory" } else { "that of requests in flight" };
+    let raw = format!("{total} MiB in one file, {raw}; pieces: {requests} in turn");
     Ok(vec![given("manager", manager), given("raw loops", raw), given("foyer", foyer)])
 }
 

@@ -17,6 +17,8 @@ pub struct Place {
     pub folder: PathBuf,
     /// Whether the numbers are small.
     pub quick: bool,
+    /// Whether raw loops take turns in as much memory as the manager has.
+    pub raw_spread: bool,
 }
 
 impl Place {
@@ -60,13 +62,13 @@ impl Turn {
         Manager::builder().memory(self.place.memory()).engine(engine.kind()).directory_of(self.directory(), files)
     }
 
-    /// A raw file with room for all blocks, and memory for `depth` of them.
+    /// A raw file with room for all blocks, and memory for `count` of them.
     ///
     /// # Errors
     /// The system's.
-    pub fn raw(&self, blocks: &Blocks, depth: usize) -> Result<RawFile, Error> {
-        let memory = 2 * depth.max(THREADS) * blocks.bytes();
+    pub fn raw(&self, blocks: &Blocks, count: usize) -> Result<RawFile, Error> {
+        let memory = 2 * count.max(THREADS) * blocks.bytes();
         let file = RawFile::create(&self.folder.path().join("raw"), self.place.total(), memory)?;
-        file.warm(blocks, depth).map(|()| file)
+        file.warm(blocks, count).map(|()| file)
     }
 }

@@ -9,6 +9,7 @@ use super::home::{Place, Turn};
 use super::pieces::raw_loop;
 use super::results::Sample;
 use super::who::{Engine, Who};
+use memmap2::{Advice, MmapMut};
 use std::time::Instant;
 use terrace::Buffer;
 use terrace_raw::{Blocks, Cost, Error, Latencies, Look, Moved, Work, timed};
@@ -24,27 +25,36 @@ pub fn buffer_bytes(place: &Place) -> usize {
     if place.quick { 2 << 20 } else { 64 << 20 }
 }
 
-/// Runs one contestant: a write and a read of each buffer, one after another.
+/// Where the caller's memory begins, and what a line of the table says of it.
+const MEMORY: [(usize, &str); 2] = [(0, ""), (64, ", memory not at a page")];
+
+/// Runs one contestant: a write and a read of each buffer, one after another, from and into huge pages.
 ///
 /// # Errors
 /// Those of the contestant.
 pub fn turn(place: &Place, who: Who, round: usize) -> Result<Vec<Sample>, Error> {
-    let turn = place.turn()?;
-    let moved = match who {
-        Who::Raw(engine) => raw(&turn, engine, round)?,
-        Who::Manager(engine, _) => manager(&turn, engine, round)?,
+    let moved: Vec<[Moved; 2]> = match who {
+        // Its memory is always at a page.
+        Who::Raw(engine) => vec![raw(&place.turn()?, engine, round)?; MEMORY.len()],
+        Who::Manager(engine, _) => {
+            let moved = |(begin, _): &(usize, _)| manager(&place.turn()?, engine, round, *begin);
+            MEMORY.iter().map(moved).collect::<Result<_, _>>()?
+        }
         Who::Foyer(_) => return Err("foyer has no buffers of which parts are written".into()),
     };
     let size = buffer_bytes(place) >> 20;
-    let sample = |(moved, what)| Sample::moved(format!("{what} of {size} MiB in files"), who, round, moved);
-    Ok(moved.into_iter().zip(["write", "read"]).map(sample).collect())
+    let lines = MEMORY.iter().flat_map(|(_, memory)| ["write", "read"].map(|what| (what, memory)));
+    let sample =
+        |(moved, (what, memory))| Sample::moved(format!("{what} of {size} MiB in files{memory}"), who, round, moved);
+    Ok(moved.into_iter().flatten().zip(lines).map(sample).collect())
 }
 
 fn raw(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Error> {
     let (blocks, order) =
         (Blocks::new(CHUNK, round as u64), (0..turn.place.total() / CHUNK as u64).collect::<Vec<_>>());
-    let file = turn.raw(&blocks, DEPTH)?;
     let each = buffer_bytes(&turn.place) / CHUNK;
+    // As much memory as the caller has whose buffer is read and written.
+    let file = turn.raw(&blocks, each)?;
     let pass = |write| -> Result<Latencies, Error> {
         let mut latencies = Latencies::default();
         for part in order.chunks(each) {
@@ -64,37 +74,40 @@ fn raw(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Error> {
     Ok([Moved::new(turn.place.total(), write_cost, &written), Moved::new(turn.place.total(), read_cost, &read)])
 }
 
-fn manager(turn: &Turn, engine: Engine, round: usize) -> Result<[Moved; 2], Error> {
+fn manager(turn: &Turn, engine: Engine, round: usize, begin: usize) -> Result<[Moved; 2], Error> {
     let (manager, total) = (turn.manager(engine).build()?, turn.place.total());
     let mut blocks = Blocks::new(buffer_bytes(&turn.place), round as u64 + 1000);
     let count = total / blocks.bytes() as u64;
     let buffers = (0..count).map(|_| manager.allocate(blocks.bytes() as u64)).collect::<Result<Vec<_>, _>>()?;
-    let mut bytes = blocks.blank();
-    let mut write = |blocks: &Blocks| -> Result<Latencies, Error> {
+    let mut memory = MmapMut::map_anon(blocks.bytes() + begin)?;
+    memory.advise(Advice::HugePage)?;
+    let bytes = &mut memory[begin..];
+    bytes.copy_from_slice(&blocks.blank());
+    let write = |blocks: &Blocks, bytes: &mut [u8]| -> Result<Latencies, Error> {
         let mut latencies = Latencies::default();
         for (block, buffer) in (0..).zip(&buffers) {
             let begun = Instant::now();
-            blocks.stamp(&mut bytes, block);
-            buffer.write(0, &bytes)?;
+            blocks.stamp(bytes, block);
+            buffer.write(0, bytes)?;
             latencies.end(begun);
         }
         flush(&manager, &buffers, DEPTH, &turn.directory()).map(|()| latencies)
     };
-    write(&blocks)?;
+    write(&blocks, bytes)?;
     blocks = Blocks::new(blocks.bytes(), round as u64);
-    let (written, write_cost) = timed(|| write(&blocks))?;
-    let (read, read_cost) = read_all(&buffers, &blocks)?;
+    let (written, write_cost) = timed(|| write(&blocks, bytes))?;
+    let (read, read_cost) = read_all(&buffers, &blocks, bytes)?;
     Ok([Moved::new(total, write_cost, &written), Moved::new(total, read_cost, &read)])
 }
 
-fn read_all(buffers: &[Buffer], blocks: &Blocks) -> Result<(Latencies, Cost), Error> {
-    let (mut bytes, mut latencies, mut cost) = (blocks.blank(), Latencies::default(), Cost::default());
+fn read_all(buffers: &[Buffer], blocks: &Blocks, bytes: &mut [u8]) -> Result<(Latencies, Cost), Error> {
+    let (mut latencies, mut cost) = (Latencies::default(), Cost::default());
     for (block, buffer) in (0..).zip(buffers) {
         let begun = Instant::now();
-        let ((), one) = timed(|| Ok(buffer.read(0, &mut bytes)?))?;
+        let ((), one) = timed(|| Ok(buffer.read(0, bytes)?))?;
         latencies.end(begun);
         cost.add(one);
-        blocks.check(&bytes, block)?;
+        blocks.check(bytes, block)?;
     }
     Ok((latencies, cost))
 }

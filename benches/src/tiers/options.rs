@@ -56,6 +56,10 @@ pub struct Options {
     #[arg(long)]
     pub no_foyer: bool,
 
+    /// Raw loops take turns in as much memory as the manager has, not in that of their requests in flight again and again
+    #[arg(long)]
+    pub raw_spread: bool,
+
     /// Measures the memory of one case in this process and nothing else
     #[arg(long, hide = true, value_name = "CASE")]
     pub resident: Option<Case>,
@@ -87,7 +91,11 @@ impl Options {
         let parts: Vec<String> = self.part.iter().map(key).collect();
         format!("cargo xtask bench tiers --rounds {}", self.rounds())
             + &list("--part", &parts)
-            + &flags(&[(self.no_foyer, "--no-foyer"), (self.common.quick, "--quick")])
+            + &flags(&[
+                (self.no_foyer, "--no-foyer"),
+                (self.raw_spread, "--raw-spread"),
+                (self.common.quick, "--quick"),
+            ])
     }
 }
 

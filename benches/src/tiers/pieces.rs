@@ -82,7 +82,9 @@ impl Round<'_> {
     }
 
     fn raw(&self, engine: Engine) -> Result<[Moved; 2], Error> {
-        let file = self.turn.raw(&self.blocks, self.size.depth)?;
+        let (place, requests) = (&self.turn.place, engine.requests(self.size.depth));
+        let count = if place.raw_spread { place.memory() as usize / self.size.bytes } else { requests };
+        let file = self.turn.raw(&self.blocks, count.max(requests))?;
         let work = Work { write: true, look: Look::All, blocks: &self.blocks, order: &self.order };
         let (put, put_cost) = timed(|| {
             let latencies = raw_loop(&file, engine, work, self.size.depth)?;

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use terrace::tiers::EngineKind;
+use terrace_raw::THREADS;
 
 /// What moves bytes between memory and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,14 @@ impl Engine {
         match self {
             Self::Ring => "ring",
             Self::Threads => "threads",
+        }
+    }
+
+    /// How many requests a raw loop has in flight that was told `depth`.
+    pub fn requests(self, depth: usize) -> usize {
+        match self {
+            Self::Ring => depth,
+            Self::Threads => THREADS,
         }
     }
 

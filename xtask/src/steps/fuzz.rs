@@ -5,6 +5,7 @@
 //! `--all`, for ten minutes.
 //! Asks from below: cargo-fuzz on a nightly toolchain; the marker lines (see `seeds`).
 
+use super::lanes::side_by_side;
 use crate::command::{Finished, cargo, execute, root};
 use crate::install;
 use crate::options::Options;
@@ -22,16 +23,39 @@ const LONG_SECONDS: u32 = 600;
 /// Seconds after which one input counts as a hang.
 const INPUT_SECONDS: u32 = 10;
 
+/// Targets at a time: each keeps one core busy.
+const LANES: usize = 2;
+
 /// The smoke runs and the seeded bugs.
 pub fn run(options: &Options, report: &mut Report) {
-    for target in ready(options, report) {
-        let name = format!("fuzz::{target}");
-        let seeds = seeds_of(&target);
-        let smoke = execute(&name, &mut command(&target, &seeds, "smoke", SMOKE_SECONDS));
-        report.verdict(&name, smoke.verdict());
-        for bug in &seeds.environment {
-            report.verdict(&format!("{name}::seeded::{bug}"), seeded(&target, &seeds, bug));
+    let targets = ready(options, report);
+    // First what builds, one target after another.
+    for target in &targets {
+        let mut build = cargo(["+nightly", "fuzz", "build"]);
+        build.current_dir(root().join("fuzz"));
+        build.args(sanitizer(&seeds_of(target))).arg(target);
+        let build = execute(&format!("fuzz-{target}-build"), &mut build);
+        if !build.success {
+            report.fail(&format!("fuzz::{target}::build"), &build.output);
         }
+    }
+    let jobs = targets.iter().flat_map(|target| {
+        let bugs = seeds_of(target).environment.into_iter().map(Some);
+        std::iter::once(None).chain(bugs).map(move |bug| (target, bug))
+    });
+    let verdicts = side_by_side(LANES, jobs.collect(), |(target, bug): (&String, Option<String>)| {
+        let seeds = seeds_of(target);
+        let name = format!("fuzz::{target}");
+        match bug {
+            None => {
+                let smoke = execute(&name, &mut command(target, &seeds, "smoke", SMOKE_SECONDS));
+                (name, smoke.verdict())
+            }
+            Some(bug) => (format!("{name}::seeded::{bug}"), seeded(target, &seeds, &bug)),
+        }
+    });
+    for (name, verdict) in verdicts {
+        report.verdict(&name, verdict);
     }
 }
 
@@ -72,15 +96,18 @@ fn seeds_of(target: &str) -> Seeds {
     seeds::parse(&fs::read_to_string(path).unwrap_or_default())
 }
 
+/// The sanitizer that a target asks for, in cargo-fuzz's words.
+fn sanitizer(seeds: &Seeds) -> impl Iterator<Item = &str> {
+    seeds.sanitizer.iter().flat_map(|sanitizer| ["--sanitizer", sanitizer])
+}
+
 /// `cargo fuzz run` for so many seconds, on a corpus of its own under `target` and, when there are any, the
 /// inputs kept in `fuzz/seeds/TARGET`.
 fn command(target: &str, seeds: &Seeds, corpus: &str, limit: u32) -> Command {
     let corpus = root().join("target/fuzz-corpus").join(target).join(corpus);
     let mut command = cargo(["+nightly", "fuzz", "run"]);
     command.current_dir(root().join("fuzz"));
-    if let Some(sanitizer) = &seeds.sanitizer {
-        command.args(["--sanitizer", sanitizer]);
-    }
+    command.args(sanitizer(seeds));
     // An error here shows as libFuzzer's own: it names the folder it cannot read.
     let _ = fs::create_dir_all(&corpus);
     command.arg(target).arg(corpus);

@@ -1,9 +1,10 @@
-//! The loom stories: `core/tests/loom_*.rs`, each built once, run as it is and once more for each of its seeded bugs.
+//! The loom stories: `core/tests/loom_*.rs`, built together, each run as it is and once more for each of its seeded bugs.
 //!
 //! Promises upward: each story's tests by name; `loom::FILE::seeded::BUG` holds when some story of FILE ran, and failed with
 //! BUG turned on.
 //! Asks from below: the marker lines (see `seeds`), and `cfg(loom)` in the core's `sync`.
 
+use super::lanes::side_by_side;
 use super::suites;
 use crate::command::{Finished, cargo, execute, root};
 use crate::libtest::{self, Suites};
@@ -12,15 +13,63 @@ use crate::report::Report;
 use crate::seeds;
 use std::process::Command;
 
+/// Programs at a time: most of a story's time is one test of it.
+const LANES: usize = 2;
+
 /// The step: every file whose name begins with `loom_`.
 pub fn run(_options: &Options, report: &mut Report) {
     let stories = stories();
     if stories.is_empty() {
         report.fail("loom::stories", "there is no file core/tests/loom_*.rs");
+        return;
     }
-    for story in stories {
-        run_story(report, &story);
+    let mut build = command(&stories);
+    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let build = execute("loom-build", &mut build);
+    if !build.success {
+        report.fail("loom::build", &build.output);
+        return;
     }
+    let names = suites::suites(&build.output);
+    let finished = side_by_side(LANES, jobs(&stories), |job| {
+        let mut command = command(std::slice::from_ref(&job.story));
+        match &job.bug {
+            None => command.args(["--", "--show-output"]),
+            Some(bug) => command.env(seeds::VARIABLE, bug),
+        };
+        let finished = execute(&job.name().replace("::", "-"), &mut command);
+        (job, finished)
+    });
+    for (job, finished) in finished {
+        match job.bug {
+            None => suites::record(report, &job.name(), &finished, &libtest::parse(&finished.output, &names)),
+            Some(_) => report.verdict(&job.name(), found(&finished)),
+        }
+    }
+}
+
+/// A story as it is, or with a bug.
+struct Job {
+    story: String,
+    bug: Option<String>,
+}
+
+impl Job {
+    fn name(&self) -> String {
+        let seeded = |bug: &String| format!("::seeded::{bug}");
+        format!("loom::{}{}", self.story, self.bug.as_ref().map_or_else(String::new, seeded))
+    }
+}
+
+/// Each story, and once more for each bug that its file names.
+fn jobs(stories: &[String]) -> Vec<Job> {
+    let of = |story: &String| {
+        let text = std::fs::read_to_string(root().join(format!("core/tests/{story}.rs"))).unwrap_or_default();
+        let bugs = seeds::parse(&text).environment.into_iter().map(Some);
+        let job = |bug| Job { story: story.clone(), bug };
+        std::iter::once(None).chain(bugs).map(job).collect::<Vec<_>>()
+    };
+    stories.iter().flat_map(of).collect()
 }
 
 /// File names of the stories, without `.rs`.
@@ -32,23 +81,6 @@ fn stories() -> Vec<String> {
     names
 }
 
-fn run_story(report: &mut Report, story: &str) {
-    let mut build = story_command(story);
-    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
-    let build = execute(&format!("loom-{story}-build"), &mut build);
-    if !build.success {
-        report.fail(&format!("loom::{story}::build"), &build.output);
-        return;
-    }
-    let finished = execute(&format!("loom-{story}"), story_command(story).args(["--", "--show-output"]));
-    let names = suites::suites(&build.output);
-    suites::record(report, &format!("loom::{story}"), &finished, &libtest::parse(&finished.output, &names));
-    let text = std::fs::read_to_string(root().join(format!("core/tests/{story}.rs"))).unwrap_or_default();
-    for bug in seeds::parse(&text).environment {
-        report.verdict(&format!("loom::{story}::seeded::{bug}"), seeded(story, &bug));
-    }
-}
-
 /// Release code without what costs time to link. Assertions stay on.
 const PROFILE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
@@ -57,15 +89,11 @@ const PROFILE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
 ];
 
-fn story_command(story: &str) -> Command {
-    let mut command = cargo(["test", "--release", "--target-dir", "target/loom"]);
-    command.args(["--package", "terrace-core", "--test", story]).env("RUSTFLAGS", "--cfg loom").envs(PROFILE);
+/// `cargo test` of these stories.
+fn command(stories: &[String]) -> Command {
+    let mut command = cargo(["test", "--release", "--target-dir", "target/loom", "--package", "terrace-core"]);
+    command.args(stories.iter().flat_map(|story| ["--test", story])).env("RUSTFLAGS", "--cfg loom").envs(PROFILE);
     command
-}
-
-/// Passes when the story fails with the bug in.
-fn seeded(story: &str, bug: &str) -> Result<(), String> {
-    found(&execute(&format!("loom-{story}-{bug}"), story_command(story).env(seeds::VARIABLE, bug)))
 }
 
 /// Whether the stories ran, and failed.

@@ -188,7 +188,7 @@ impl FramePool {
         let block = self.shared.arena().allocate(Request::new(len as u64).align(align as u64))?;
         // The block's address lies in the mapping; the pointer is derived from the mapping's, to keep its provenance.
         let start = self.shared.start.map_addr(|start| start.saturating_add(block.address as usize - start.get()));
-        Ok(Frame { start, len, owner: FrameOwner::Pool(block, Arc::clone(&self.shared)) })
+        Ok(Frame { start, len, owner: FrameOwner::Pool(block, Arc::clone(&self.shared)), read_only: false })
     }
 
     /// Waits until the pool has room, then returns a frame as [`take`](Self::take) does.
@@ -272,6 +272,8 @@ pub struct Frame {
     /// Length in bytes: a multiple of [`ALIGN`], or of [`CACHE_LINE`] in a packed frame.
     len: usize,
     owner: FrameOwner,
+    /// Whether the bytes are only read: others may read them too.
+    read_only: bool,
 }
 
 /// What keeps a frame's memory.
@@ -292,10 +294,16 @@ impl Frame {
     ///
     /// # Safety
     /// The bytes must be initialised, and stay valid while `owner` lives, wherever it is moved. Until the frame is
-    /// dropped, no other thread may write them. The frame may be written, or read into, only if no other thread reads
-    /// them either.
+    /// dropped, no other thread may write them. If other threads may read them, the frame must be made
+    /// [`read_only`](Self::read_only) at once.
     pub unsafe fn part_of(owner: Arc<dyn Send + Sync>, start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len, owner: FrameOwner::Shared(owner) }
+        Self { start, len, owner: FrameOwner::Shared(owner), read_only: false }
+    }
+
+    /// The frame as one that cannot be written or read into: borrowing its bytes for that panics.
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
     }
 
     /// The first byte of the frame.
@@ -329,8 +337,9 @@ impl Deref for Frame {
 
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
+        assert!(!self.read_only, "these bytes are lent to be read");
         // SAFETY: as above, and `self` is borrowed exclusively; of a part, the caller of `part_of` promised that no
-        // other thread reads it then.
+        // other thread reads it: the frame is not read-only.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

@@ -74,6 +74,18 @@ fn a_part_is_the_memory_of_its_owner_and_keeps_it() {
 }
 
 #[test]
+#[should_panic(expected = "lent to be read")]
+fn a_part_that_others_read_cannot_be_written() {
+    let frames = FramePool::new(2 << 20).expect("a mapping");
+    let whole = Arc::new(frames.take(ALIGN).expect("there is room"));
+    let start = NonNull::new(whole.pointer()).expect("an address");
+    // SAFETY: the frame keeps these bytes, and the part is only read.
+    let mut part = unsafe { Frame::part_of(Arc::clone(&whole) as Arc<dyn Send + Sync>, start, ALIGN) }.read_only();
+    assert_eq!(part[..], whole[..]);
+    part.fill(7);
+}
+
+#[test]
 fn small_frames_share_a_huge_page_until_memory_is_short() {
     let frames = FramePool::sparse(4 << 20).expect("a mapping");
     let take = |bytes: usize| frames.take(bytes).expect("there is room");

@@ -37,7 +37,7 @@ impl StoreShared {
         }
         let rounded = bytes.next_multiple_of(ALIGN);
         // Zero the rest of the last page: bytes of the frame's previous holder must not reach the disk. A frame of whole
-        // pages is only read: it may be a part of memory that others read too.
+        // pages is only read: it may be read-only.
         if bytes < rounded {
             // seeded: piece_tail: frame[bytes..rounded].fill(0) => ()
             frame[bytes..rounded].fill(0);

@@ -13,16 +13,15 @@ use super::buffer_state::BufferState;
 use super::device_tier::DeviceCopy;
 use super::error::Error;
 use super::lease_word::{Attempt, Purpose};
-use super::migration::{CHUNKS, catch_copy_panic};
+use super::migration::catch_copy_panic;
 use super::phase::{BufferPhase, PhaseEvent};
 use super::raw_bytes::{RawBytes, ReadTarget, read_new};
 use super::stats::Waited;
 use crate::ledger::{BufferId, LedgerEvent, Medium};
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_core::residence::Tier;
-use terrace_file::{Notified, Notify, Piece};
+use terrace_file::{Notified, Notify};
 
 /// Where a buffer's newest bytes are at this moment.
 pub(super) enum DataLocation {
@@ -34,12 +33,6 @@ pub(super) enum DataLocation {
     File(Tier),
     /// A migration is in progress: the caller must check again when it has ended.
     Moving,
-}
-
-/// One chunk of a buffer in files; without a piece it was never written.
-struct ChunkPiece {
-    chunk: usize,
-    piece: Option<Arc<Piece>>,
 }
 
 impl ManagerShared {
@@ -223,30 +216,6 @@ impl ManagerShared {
         }
     }
 
-    /// Reads a range of a buffer from its pieces in a file tier, many at once.
-    async fn read_pieces(
-        &self,
-        buffer: &BufferState,
-        (tier, parts): (Tier, Vec<ChunkPiece>),
-        offset: u64,
-        mut to: ReadTarget<'_>,
-    ) -> Result<(), Error> {
-        let (store, end) = (self.store(tier)?, offset + to.len() as u64);
-        let reads = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
-            let range = buffer.overlap(chunk, offset..end);
-            let mut target = to.split_first(range.len());
-            async move {
-                let _turn = self.turn(piece.as_ref().map_or(0, |piece| piece.bytes())).await;
-                match piece {
-                    Some(piece) => target.copy_from(&store.get_here(&piece, None).await?[range]),
-                    None => target.zero(),
-                }
-                Ok(())
-            }
-        });
-        stream::iter(reads).buffer_unordered(CHUNKS).try_collect().await
-    }
-
     /// Returns a buffer's copy on a device, if it has the newest bytes. The caller must hold a lease.
     fn device_copy(&self, buffer: &BufferState) -> Option<(Tier, Arc<DeviceCopy>)> {
         let residence = self.state().ledger.view(buffer.id).ok()?.residence;
@@ -270,15 +239,6 @@ impl ManagerShared {
             at += part.len();
         }
         Ok(())
-    }
-
-    /// Returns the pieces of a range in a file tier; `None` if the tier has no copy any more.
-    fn parts(&self, buffer: &BufferState, tier: Tier, offset: u64, bytes: usize) -> Option<Vec<ChunkPiece>> {
-        let copies = buffer.copies();
-        let pieces = copies.pieces(tier)?;
-        let part =
-            |chunk: usize| ChunkPiece { chunk, piece: pieces[chunk].as_ref().map(|(piece, _)| Arc::clone(piece)) };
-        Some(buffer.chunks(offset, bytes as u64).map(part).collect())
     }
 
     /// Writes a range of a buffer in the tier that has its newest bytes.
@@ -354,39 +314,6 @@ impl ManagerShared {
         let best = state.ledger.view(buffer.id)?.residence.best();
         let claimed = self.medium(best) == Medium::File && buffer.phase.advance(PhaseEvent::Claim);
         Ok(if claimed { Attempt::Taken(best) } else { Attempt::Elsewhere })
-    }
-
-    /// Stores new pieces for the chunks that a range overlaps, beside the old ones.
-    async fn write_pieces(
-        &self,
-        buffer: &Arc<BufferState>,
-        tier: Tier,
-        offset: u64,
-        from: &[u8],
-    ) -> Result<Vec<(usize, Arc<Piece>)>, Error> {
-        let (store, end, mut left) = (self.store(tier)?, offset + from.len() as u64, from);
-        let Some(parts) = self.parts(buffer, tier, offset, from.len()) else { return Err(Error::Freed) };
-        let writes = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
-            let (bytes, range) = (buffer.chunk_bytes(chunk), buffer.overlap(chunk, offset..end));
-            let part;
-            (part, left) = left.split_at(range.len());
-            async move {
-                let _turn = self.turn(bytes).await;
-                let mut frame = match &piece {
-                    Some(piece) if range.len() < bytes => store.get_here(piece, None).await?,
-                    _ => self.frame(bytes).await?,
-                };
-                if piece.is_none() {
-                    frame[..range.start].fill(0);
-                    frame[range.end..bytes].fill(0);
-                }
-                frame[range].copy_from_slice(part);
-                Ok((chunk, store.put_here(frame, bytes).await.result?))
-            }
-        });
-        // All writes end, also after one has failed: none may be dropped while the disk performs it.
-        let written: Vec<Result<_, Error>> = stream::iter(writes).buffer_unordered(CHUNKS).collect().await;
-        written.into_iter().collect()
     }
 
     /// Reports to the ledger a use of a buffer in a file tier.

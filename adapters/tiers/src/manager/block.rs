@@ -8,6 +8,7 @@ use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use terrace_device::{DeviceBlock, HostBuffer, HostSource};
 use terrace_file::{ALIGN, Frame};
 
@@ -45,13 +46,66 @@ impl HostBlock {
     /// # Safety
     /// As for [`Frame::part_of`].
     pub(super) unsafe fn part(self: &Arc<Self>, at: usize, bytes: usize) -> Option<Frame> {
-        let (start, pages) = (self.raw_bytes(), bytes.next_multiple_of(ALIGN));
-        if pages > start.bytes().checked_sub(at)? || !(self.pointer().addr() + at).is_multiple_of(ALIGN) {
+        let pages = bytes.next_multiple_of(ALIGN);
+        if pages > self.raw_bytes().bytes().checked_sub(at)? {
             return None;
         }
-        let start = NonNull::new(self.pointer().wrapping_add(at))?;
+        let part = RawBytes::new(self.pointer().wrapping_add(at), pages);
         // SAFETY: the block does not move in memory and lives as long as the reference; the rest as the caller promises.
-        Some(unsafe { Frame::part_of(Arc::clone(self) as Arc<dyn Send + Sync>, start, pages) })
+        unsafe { frame_over(Arc::clone(self) as Arc<dyn Send + Sync>, part) }
+    }
+}
+
+/// Memory as a frame; `None` if it is not whole pages.
+///
+/// # Safety
+/// As for [`Frame::part_of`].
+unsafe fn frame_over(owner: Arc<dyn Send + Sync>, memory: RawBytes) -> Option<Frame> {
+    let start = NonNull::new(memory.start())?;
+    let pages = start.addr().get().is_multiple_of(ALIGN) && memory.bytes().is_multiple_of(ALIGN);
+    // SAFETY: as the caller promises.
+    pages.then(|| unsafe { Frame::part_of(owner, start, memory.bytes()) })
+}
+
+/// How long a call waits for a disk that has answered and still holds the caller's memory, before it ends the process.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Memory that a caller lends to disks for the time of a call, as frames.
+///
+/// Dropping it waits until no disk holds a frame. All frames have come back by then, unless the call panics or the kernel
+/// refuses to go on with a ring; if they do not come back, the process ends, for the memory is the caller's again.
+#[derive(Default)]
+pub(super) struct LentMemory {
+    /// Cloned into each frame.
+    holders: Arc<()>,
+}
+
+impl LentMemory {
+    /// Lends memory as a frame; `None` if it is not whole pages.
+    ///
+    /// # Safety
+    /// The memory must be initialised, and valid until this value has been dropped, which must not be forgotten. Until the
+    /// frame is dropped, no thread may write it; if others may read it, the frame must be made read-only at once.
+    pub(super) unsafe fn frame(&self, memory: RawBytes) -> Option<Frame> {
+        // SAFETY: `drop` waits for the owner's clones, and so the memory is valid as long as the frame; the rest as the caller
+        // promises.
+        unsafe { frame_over(Arc::clone(&self.holders) as Arc<dyn Send + Sync>, memory) }
+    }
+}
+
+impl Drop for LentMemory {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        // `get_mut` sees all that the last holder did.
+        while Arc::get_mut(&mut self.holders).is_none() {
+            if begun.elapsed() > RETURN_TIMEOUT {
+                eprintln!(
+                    "terrace: a disk kept the memory of a caller whose read or write has ended; the process ends."
+                );
+                std::process::abort();
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 }
 

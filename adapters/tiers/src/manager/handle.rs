@@ -98,6 +98,9 @@ impl Buffer {
 
     /// Reads bytes from `offset` on into `to`.
     ///
+    /// Chunks that are read from files whole are read right into memory that begins at a page, and through a copy into other
+    /// memory. After an error `to` may have any bytes.
+    ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while a [`LeaseMut`](super::LeaseMut) is held;
     /// errors of the store.
@@ -108,7 +111,8 @@ impl Buffer {
         if matches!(self.shared.read_memory(buffer, offset, &mut ReadTarget::new(to))?, Attempt::Taken(())) {
             return Ok(());
         }
-        self.shared.tasks.block_on(|| self.shared.read(buffer, offset, ReadTarget::new(to)))
+        let bytes = to.len();
+        self.block_on(bytes, || self.shared.read(buffer, offset, ReadTarget::new(to)))
     }
 
     /// As [`read`](Self::read), as a future, into new memory.
@@ -120,6 +124,8 @@ impl Buffer {
 
     /// Writes bytes from `offset` on.
     ///
+    /// Chunks that are written in files whole are written right from memory that begins at a page.
+    ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while any lease is held; errors of the store: then
     /// nothing was written.
@@ -130,7 +136,15 @@ impl Buffer {
         if from.is_empty() || matches!(self.shared.write_memory(buffer, offset, from)?, Attempt::Taken(())) {
             return Ok(());
         }
-        self.shared.tasks.block_on(|| self.shared.write(buffer, offset, from))
+        self.block_on(from.len(), || self.shared.write(buffer, offset, from))
+    }
+
+    /// Blocks this thread on a read or write of so many bytes: of many chunks, other threads take the checksums.
+    fn block_on<F: Future>(&self, bytes: usize, begin: impl FnOnce() -> F) -> F::Output {
+        match bytes > self.handle.buffer.chunk {
+            true => self.shared.tasks.block_apart(begin),
+            false => self.shared.tasks.block_on(begin),
+        }
     }
 
     /// As [`write`](Self::write), as a future that keeps `from` until its bytes are written.

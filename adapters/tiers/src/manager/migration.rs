@@ -317,10 +317,10 @@ impl ManagerShared {
         if let CopySource::Memory(block) = &source
             && bytes.is_multiple_of(ALIGN)
             // SAFETY: the word is closed, or held shared for the copy, until that has ended: no thread writes the
-            // memory or frees it; a frame of whole pages is only read.
+            // memory or frees it; the frame is read-only.
             && let Some(part) = unsafe { block.part(at, bytes) }
         {
-            return Ok(part);
+            return Ok(part.read_only());
         }
         let mut frame = self.frame(bytes).await?;
         match source {

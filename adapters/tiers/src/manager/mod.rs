@@ -53,6 +53,7 @@ mod migration;
 mod move_request;
 mod pending_frees;
 mod phase;
+mod pieces;
 mod prefetch;
 mod raw_bytes;
 mod sequence;

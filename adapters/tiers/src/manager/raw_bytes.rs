@@ -31,6 +31,11 @@ impl RawBytes {
         self.bytes
     }
 
+    /// The address of the first byte.
+    pub(super) fn start(self) -> *mut u8 {
+        self.start
+    }
+
     /// The first bytes of the range.
     pub(super) fn first(self, bytes: usize) -> Self {
         debug_assert!(bytes <= self.bytes);
@@ -45,7 +50,7 @@ impl RawBytes {
         // SAFETY: inside, as the caller promises.
         let from = unsafe { self.start.add(offset) };
         // SAFETY: no thread writes it meanwhile; `to` is borrowed for writing, so it does not overlap the range.
-        unsafe { copy_nonoverlapping(from, to.0.as_mut_ptr().cast(), to.len()) };
+        unsafe { copy_nonoverlapping(from, to.bytes.as_mut_ptr().cast(), to.len()) };
     }
 
     /// # Safety
@@ -72,36 +77,44 @@ impl RawBytes {
 }
 
 /// Memory that a read fills: initialised or not, and only initialised bytes are written to it.
-pub(super) struct ReadTarget<'a>(&'a mut [MaybeUninit<u8>]);
+pub(super) struct ReadTarget<'a> {
+    bytes: &'a mut [MaybeUninit<u8>],
+    initialised: bool,
+}
 
 impl<'a> ReadTarget<'a> {
     pub(super) fn new(to: &'a mut [u8]) -> Self {
         let (start, bytes) = (to.as_mut_ptr().cast(), to.len());
         // SAFETY: it is the same memory, borrowed as long; only initialised bytes are written to it, as this type lets no
         // others be.
-        Self(unsafe { from_raw_parts_mut(start, bytes) })
+        Self { bytes: unsafe { from_raw_parts_mut(start, bytes) }, initialised: true }
     }
 
     /// Number of bytes.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// Splits off the first `bytes` bytes.
     pub(super) fn split_first(&mut self, bytes: usize) -> ReadTarget<'a> {
-        let (first, rest) = std::mem::take(&mut self.0).split_at_mut(bytes);
-        self.0 = rest;
-        ReadTarget(first)
+        let (first, rest) = std::mem::take(&mut self.bytes).split_at_mut(bytes);
+        self.bytes = rest;
+        ReadTarget { bytes: first, ..*self }
+    }
+
+    /// The memory, if it is initialised already.
+    pub(super) fn initialised(&mut self) -> Option<RawBytes> {
+        self.initialised.then(|| RawBytes::new(self.bytes.as_mut_ptr().cast(), self.bytes.len()))
     }
 
     /// Copies bytes to all of it. Panics if there are not as many.
     pub(super) fn copy_from(&mut self, from: &[u8]) {
-        self.0.write_copy_of_slice(from);
+        self.bytes.write_copy_of_slice(from);
     }
 
     /// Fills all of it with zeros.
     pub(super) fn zero(&mut self) {
-        self.0.fill(MaybeUninit::new(0));
+        self.bytes.fill(MaybeUninit::new(0));
     }
 }
 
@@ -114,7 +127,7 @@ pub(super) async unsafe fn read_new<E>(
     read: impl AsyncFnOnce(ReadTarget<'_>) -> Result<(), E>,
 ) -> Result<Vec<u8>, E> {
     let mut to = Vec::with_capacity(bytes);
-    read(ReadTarget(&mut to.spare_capacity_mut()[..bytes])).await?;
+    read(ReadTarget { bytes: &mut to.spare_capacity_mut()[..bytes], initialised: false }).await?;
     // SAFETY: `read` has written the bytes, as the caller promises.
     unsafe { to.set_len(bytes) };
     Ok(to)

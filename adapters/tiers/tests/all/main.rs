@@ -14,6 +14,7 @@ mod ledger_ahead;
 mod ledger_moves;
 mod ledger_rules;
 mod ledgers;
+mod lent;
 mod locals;
 mod manager;
 mod mapped;

@@ -1,0 +1,216 @@
+//! Memory of callers that disks read and write without a copy.
+#![cfg(target_os = "linux")]
+
+use crate::patterns::pattern;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use terrace_file::{
+    ALIGN, Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, ResponseSender, StoreFile, StoreOptions,
+};
+use terrace_tests::Random;
+use terrace_tiers::{Buffer, Error, Manager};
+
+const CHUNK: usize = 256 << 10;
+
+/// A disk that notes where the memory of its requests is, and may keep what it reads into for longer than its answer.
+struct Watched {
+    directory: Directory,
+    /// Addresses, in no order.
+    frames: Mutex<Vec<usize>>,
+    /// How long the frames of reads are kept; `Duration::MAX` for ever.
+    keeps: Mutex<Option<Duration>>,
+    kept: AtomicBool,
+    /// Whether it writes into the memory of writes; how often it could.
+    scribbles: AtomicBool,
+    scribbled: AtomicUsize,
+}
+
+impl Disk for Watched {
+    fn files(&self) -> Result<Vec<(StoreFile, u64)>, FileFault> {
+        self.directory.files()
+    }
+
+    fn submit(&self, mut request: DiskRequest, reply: ResponseSender) {
+        if let DiskRequest::Write { frame, .. } = &mut request
+            && self.scribbles.load(Ordering::Relaxed)
+        {
+            let wrote = std::panic::catch_unwind(AssertUnwindSafe(|| frame[0] = frame[0].wrapping_add(0)));
+            self.scribbled.fetch_add(usize::from(wrote.is_ok()), Ordering::Relaxed);
+        }
+        let keeps = *self.keeps.lock().expect("no panic");
+        match request {
+            DiskRequest::Read { mut frame, .. } if keeps.is_some() => {
+                let kept = keeps.unwrap_or_default();
+                std::mem::forget(std::thread::spawn(move || {
+                    // The answer comes first, as of a disk that is gone.
+                    drop(reply);
+                    std::thread::sleep(kept);
+                    frame.fill(0xEE);
+                }));
+                self.kept.store(true, Ordering::Release);
+            }
+            DiskRequest::Read { file: StoreFile::Slab(_), ref frame, .. }
+            | DiskRequest::Write { file: StoreFile::Slab(_), ref frame, .. } => {
+                self.frames.lock().expect("no panic").push(frame.pointer().addr());
+                self.directory.submit(request, reply);
+            }
+            _ => self.directory.submit(request, reply),
+        }
+    }
+}
+
+/// A manager on a watched disk, and a buffer of more bytes than its memory.
+fn watched(path: &Path, engine: EngineKind, bytes: usize) -> (Arc<Watched>, Manager, Buffer) {
+    let tasks = Executor::new();
+    let directory = Directory::open(path, engine, &tasks).expect("it opens");
+    let disk = Arc::new(Watched {
+        directory,
+        frames: Mutex::default(),
+        keeps: Mutex::default(),
+        kept: AtomicBool::new(false),
+        scribbles: AtomicBool::new(false),
+        scribbled: AtomicUsize::new(0),
+    });
+    let builder = Manager::builder().memory(1 << 20).chunk(CHUNK).maintenance_interval(Duration::ZERO);
+    let builder = builder.disk(Arc::clone(&disk) as Arc<dyn Disk>, StoreOptions::new(64 << 20)).tasks(&tasks);
+    let manager = builder.build().expect("it is built");
+    let buffer = manager.allocate(bytes as u64).expect("room");
+    buffer.write(0, &pattern(1, bytes as u64)).expect("written");
+    assert_eq!(manager.list()[0].tier, 1, "it is too large for memory");
+    disk.seen();
+    (disk, manager, buffer)
+}
+
+impl Watched {
+    fn seen(&self) -> Vec<usize> {
+        let mut seen = std::mem::take(&mut *self.frames.lock().expect("no panic"));
+        seen.sort_unstable();
+        seen
+    }
+}
+
+/// `bytes` bytes that begin `inside` bytes behind a page.
+fn at(memory: &mut Vec<u8>, inside: usize, bytes: usize) -> &mut [u8] {
+    memory.resize(bytes + 2 * ALIGN, 0xAA);
+    let page = memory.as_ptr().align_offset(ALIGN);
+    &mut memory[page + inside..][..bytes]
+}
+
+#[test]
+fn whole_pages_of_the_caller_are_read_and_written_where_they_are() {
+    for engine in [EngineKind::Best, EngineKind::Threads] {
+        let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 4 * CHUNK + 5000);
+        let (disk, manager, buffer) = watched(directory.path(), engine, bytes);
+        let mut memory = Vec::new();
+        let to = at(&mut memory, 0, bytes);
+        let chunks = |to: &[u8], of: std::ops::Range<usize>| -> Vec<usize> {
+            of.map(|chunk| to.as_ptr().addr() + chunk * CHUNK).collect()
+        };
+        buffer.read(0, to).expect("read");
+        assert_eq!(to, pattern(1, bytes as u64));
+        let seen = disk.seen();
+        assert_eq!(seen.len(), 5);
+        assert!(chunks(to, 0..4).iter().all(|chunk| seen.contains(chunk)), "{seen:x?}");
+        assert!(!seen.contains(&chunks(to, 4..5)[0]), "the last chunk is not whole pages");
+        // From the middle of a chunk on, and to the middle of another.
+        let part = &mut to[CHUNK / 2..3 * CHUNK + 100];
+        buffer.read((CHUNK / 2) as u64, part).expect("read");
+        let seen = disk.seen();
+        let whole = chunks(to, 1..3);
+        assert!(seen.len() == 4 && whole.iter().all(|chunk| seen.contains(chunk)), "{seen:x?}");
+        // What is written leaves from there as well.
+        to.copy_from_slice(&pattern(2, bytes as u64));
+        buffer.write(0, to).expect("written");
+        let seen = disk.seen();
+        assert!(seen.len() == 5 && chunks(to, 0..4).iter().all(|chunk| seen.contains(chunk)), "{seen:x?}");
+        let within = at(&mut memory, 64, bytes);
+        let range = within.as_ptr_range();
+        buffer.read(0, within).expect("read");
+        assert_eq!(within, pattern(2, bytes as u64));
+        buffer.write(0, within).expect("written");
+        let seen = disk.seen();
+        assert!(seen.len() == 10 && seen.iter().all(|frame| !(range.start.addr()..range.end.addr()).contains(frame)));
+        manager.check().expect("sound");
+    }
+}
+
+#[test]
+fn a_disk_cannot_write_what_a_caller_lends_to_be_written() {
+    let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 5 * CHUNK);
+    let (disk, _manager, buffer) = watched(directory.path(), EngineKind::Best, bytes);
+    let mut memory = Vec::new();
+    disk.scribbles.store(true, Ordering::Relaxed);
+    buffer.write(0, at(&mut memory, 64, bytes)).expect("written");
+    assert_eq!(disk.scribbled.swap(0, Ordering::Relaxed), 5, "staging memory");
+    buffer.write(0, at(&mut memory, 0, bytes)).expect("written");
+    assert_eq!(disk.scribbled.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn parts_of_any_place_go_to_and_from_memory_of_any_place() {
+    let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 4 * CHUNK + 4096 + 77);
+    let (_disk, manager, buffer) = watched(directory.path(), EngineKind::Best, bytes);
+    let (mut random, mut model, mut memory) = (Random::new(7), pattern(1, bytes as u64), Vec::new());
+    for step in 0..300u32 {
+        let mut place = |most: usize| match random.below(3) {
+            0 => random.below(most as u64 / ALIGN as u64 + 1) as usize * ALIGN,
+            1 => random.below(most as u64 / CHUNK as u64 + 1) as usize * CHUNK,
+            _ => random.below(most as u64 + 1) as usize,
+        };
+        let begin = place(bytes);
+        let length = place(bytes).min(bytes - begin);
+        let inside = if step % 2 == 0 { 0 } else { place(ALIGN - 1) % ALIGN };
+        let part = at(&mut memory, inside, length);
+        if step % 3 == 0 {
+            part.copy_from_slice(&pattern(step as u8, length as u64));
+            buffer.write(begin as u64, part).expect("written");
+            model[begin..begin + length].copy_from_slice(part);
+        } else {
+            buffer.read(begin as u64, part).expect("read");
+            assert!(*part == model[begin..begin + length], "step {step}: {length} bytes at {begin}");
+        }
+        assert_eq!(manager.list()[0].tier, 1, "it stays in files");
+    }
+}
+
+#[test]
+fn a_read_that_fails_ends_when_no_disk_can_write_the_memory_any_more() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (disk, _manager, buffer) = watched(directory.path(), EngineKind::Best, 5 * CHUNK);
+    let mut memory = Vec::new();
+    let to = at(&mut memory, 0, 5 * CHUNK);
+    *disk.keeps.lock().expect("no panic") = Some(Duration::from_millis(100));
+    assert!(matches!(buffer.read(0, to), Err(Error::Store(_))));
+    assert!(disk.kept.load(Ordering::Acquire));
+    // It wrote them last when it let go.
+    assert!(to.iter().all(|byte| *byte == 0xEE));
+    to.fill(1);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(to.iter().all(|byte| *byte == 1));
+}
+
+/// Names the program of its own in which [`a_disk_that_keeps_the_memory_ends_the_process`] runs.
+const CHILD: &str = "TERRACE_LENT_CHILD";
+
+#[test]
+fn a_disk_that_keeps_the_memory_ends_the_process() {
+    if std::env::var_os(CHILD).is_some() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (disk, _manager, buffer) = watched(directory.path(), EngineKind::Best, 5 * CHUNK);
+        let mut memory = Vec::new();
+        *disk.keeps.lock().expect("no panic") = Some(Duration::MAX);
+        println!("returned {:?}", buffer.read(0, at(&mut memory, 0, 5 * CHUNK)));
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "lent::a_disk_that_keeps_the_memory_ends_the_process", "--nocapture"]).env(CHILD, "1");
+    let ended = command.output().expect("it starts");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.signal(), Some(6), "{ended:?}");
+    assert!(told.contains("kept the memory of a caller"), "{told}");
+}
