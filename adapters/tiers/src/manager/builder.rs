@@ -9,7 +9,6 @@ use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStora
 use crate::detect::{self, Machine};
 use crate::ledger::{Ledger, Medium, Settings, TenantQuota, TierSpec};
 use crate::policy::PolicyKind;
-use async_lock::Semaphore;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use terrace_file::{
     Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
 };
 use terrace_guard::{Process, ProcessOwned};
+use tokio::sync::Semaphore;
 
 /// How a program mostly uses its buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,6 @@ use super::raw_bytes::ReadTarget;
 use super::state::State;
 use super::{ManagerShared, TierStorage};
 use crate::ledger::{BufferId, CopyOutcome, LedgerEvent, Medium};
-use async_lock::SemaphoreGuard;
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::VecDeque;
@@ -25,6 +24,7 @@ use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_device::DeviceError;
 use terrace_file::{ALIGN, Frame, Store, StoreError};
+use tokio::sync::SemaphorePermit;
 
 /// Number of chunks in flight for one copy, read or write: 16 of 1 MiB keep a disk of 7 GB/s busy for two milliseconds.
 pub(super) const CHUNKS: usize = 16;
@@ -336,9 +336,10 @@ impl ManagerShared {
         Ok(frame)
     }
 
-    /// Waits for a turn to hold staging memory for a large chunk. Of small ones many fit, and none waits here.
-    pub(super) async fn turn(&self, bytes: usize) -> Option<SemaphoreGuard<'_>> {
-        if bytes > SMALL_CHUNK { Some(self.staged.acquire().await) } else { None }
+    /// Waits for a turn to hold staging memory for a large chunk: first come, first served. Of small ones many fit, and none
+    /// waits here.
+    pub(super) async fn turn(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        if bytes > SMALL_CHUNK { self.staged.acquire().await.ok() } else { None }
     }
 
     /// Returns a frame of staging memory; waits until one is free.

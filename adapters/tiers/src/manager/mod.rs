@@ -78,7 +78,6 @@ pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 use crate::detect;
 use crate::ledger::{LedgerEvent, Medium};
 use access::DataLocation;
-use async_lock::Semaphore;
 use buffer_state::BufferState;
 use device_tier::DeviceTier;
 use handle::ShutdownGuard;
@@ -93,6 +92,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
 use terrace_guard::{Process, ProcessOwned};
+use tokio::sync::Semaphore;
 
 /// What a tier stores bytes in.
 enum TierStorage {
