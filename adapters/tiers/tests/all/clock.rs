@@ -1,7 +1,8 @@
 //! Times of ticks that jump, stand still, and go back: nothing is refused for ever.
 #![cfg(target_os = "linux")]
 
-use crate::turns::{Panics, drive};
+use crate::disks::Panics;
+use crate::turns::drive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

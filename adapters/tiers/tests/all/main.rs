@@ -8,6 +8,7 @@ mod clock;
 mod crowd;
 mod detect;
 mod devices;
+mod disks;
 mod extremes;
 mod ledger;
 mod ledger_ahead;
