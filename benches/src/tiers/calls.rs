@@ -5,6 +5,7 @@
 
 use futures_lite::future::block_on;
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use memmap2::{Advice, MmapMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,36 +20,68 @@ pub const FILES: Tier = 1;
 /// Buffers, by number of their block.
 pub type Buffers = Vec<Buffer>;
 
-/// Memory of blocks that were written, for those that come next: raw loops use theirs again too.
-#[derive(Clone, Default)]
-struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+/// A block without its numbers, in huge pages where it is large enough: memory as raw loops have it.
+///
+/// # Errors
+/// The system's.
+pub fn memory(blocks: &Blocks) -> Result<MmapMut, Error> {
+    let mut memory = MmapMut::map_anon(blocks.bytes())?;
+    memory.advise(Advice::HugePage)?;
+    memory.copy_from_slice(&blocks.blank());
+    Ok(memory)
+}
 
-/// A block in memory that goes back to the others once it was written.
-struct Reused(Vec<u8>, Spare);
+/// Memory of blocks that were written or read, for those that come next: raw loops use theirs again too.
+#[derive(Clone)]
+pub struct Spare {
+    memory: Arc<Mutex<Vec<MmapMut>>>,
+    depth: usize,
+}
+
+/// A block in memory that goes back to the others once it is dropped.
+struct Reused(Option<MmapMut>, Spare);
 
 impl Spare {
-    fn make(&self, blocks: &Blocks, block: u64) -> Reused {
-        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut bytes = memory.unwrap_or_else(|| blocks.blank());
-        blocks.stamp(&mut bytes, block);
-        Reused(bytes, self.clone())
+    /// Memory for `depth` blocks in flight, touched: what is touched for the first time takes longer than its I/O.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn warm(blocks: &Blocks, depth: usize) -> Result<Self, Error> {
+        let all = (0..depth).map(|_| memory(blocks)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { memory: Arc::new(Mutex::new(all)), depth })
+    }
+
+    fn take(&self, blocks: &Blocks) -> Result<Reused, Error> {
+        let kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Ok(Reused(Some(kept.map_or_else(|| memory(blocks), Ok)?), self.clone()))
+    }
+
+    fn make(&self, blocks: &Blocks, block: u64) -> Result<Reused, Error> {
+        let mut made = self.take(blocks)?;
+        blocks.stamp(made.as_mut(), block);
+        Ok(made)
     }
 }
 
 impl AsRef<[u8]> for Reused {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl AsMut<[u8]> for Reused {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }
 
 impl Drop for Reused {
     fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.0);
-        self.1.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.1.memory.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
     }
 }
 
-/// Puts the blocks in order, with `depth` futures in flight.
+/// Puts the blocks in order, with as many futures in flight as there is spare memory for.
 ///
 /// # Errors
 /// The manager's.
@@ -56,20 +89,16 @@ pub fn put_by_futures(
     manager: &Manager,
     blocks: &Blocks,
     count: u64,
-    depth: usize,
+    spare: &Spare,
 ) -> Result<(Buffers, Latencies), Error> {
-    let spare = Spare::default();
-    let put = |block: u64| {
-        let spare = &spare;
-        async move {
-            let begun = Instant::now();
-            let buffer = manager.allocate_async(blocks.bytes() as u64, BufferOptions::default()).await?;
-            buffer.write_async(0, spare.make(blocks, block)).await?;
-            Ok::<_, Error>((block, buffer, begun))
-        }
+    let put = |block: u64| async move {
+        let begun = Instant::now();
+        let buffer = manager.allocate_async(blocks.bytes() as u64, BufferOptions::default()).await?;
+        buffer.write_async(0, spare.make(blocks, block)?).await?;
+        Ok::<_, Error>((block, buffer, begun))
     };
     let (mut put_already, mut latencies) = (Vec::new(), Latencies::default());
-    let all = iter(0..count).map(put).buffer_unordered(depth).try_for_each(|(block, buffer, begun)| {
+    let all = iter(0..count).map(put).buffer_unordered(spare.depth).try_for_each(|(block, buffer, begun)| {
         latencies.end(begun);
         put_already.push((block, buffer));
         async { Ok(()) }
@@ -78,20 +107,20 @@ pub fn put_by_futures(
     Ok((by_block(put_already), latencies))
 }
 
-/// Gets the blocks in this order, with `depth` futures in flight.
+/// Gets the blocks in this order, with as many futures in flight as there is spare memory for.
 ///
 /// # Errors
 /// The manager's; wrong bytes.
-pub fn get_by_futures(buffers: &[Buffer], blocks: &Blocks, order: &[u64], depth: usize) -> Result<Latencies, Error> {
+pub fn get_by_futures(buffers: &[Buffer], blocks: &Blocks, order: &[u64], spare: &Spare) -> Result<Latencies, Error> {
     let get = |&block: &u64| async move {
         let begun = Instant::now();
-        let bytes = buffers[block as usize].read_async(0, blocks.bytes()).await?;
+        let bytes = buffers[block as usize].read_into_async(0, spare.take(blocks)?).await?;
         Ok::<_, Error>((block, bytes, begun))
     };
     let mut latencies = Latencies::default();
-    let all = iter(order).map(get).buffer_unordered(depth).try_for_each(|(block, bytes, begun)| {
+    let all = iter(order).map(get).buffer_unordered(spare.depth).try_for_each(|(block, bytes, begun)| {
         latencies.end(begun);
-        let checked = blocks.check(&bytes, block);
+        let checked = blocks.check(bytes.as_ref(), block);
         async { checked }
     });
     block_on(all)?;
@@ -105,7 +134,7 @@ pub fn get_by_futures(buffers: &[Buffer], blocks: &Blocks, order: &[u64], depth:
 pub fn put_by_threads(manager: &Manager, blocks: &Blocks, count: u64) -> Result<(Buffers, Latencies), Error> {
     let next = AtomicUsize::new(0);
     let run = || -> Result<_, Error> {
-        let (mut bytes, mut put_already, mut latencies) = (blocks.blank(), Vec::new(), Latencies::default());
+        let (mut bytes, mut put_already, mut latencies) = (memory(blocks)?, Vec::new(), Latencies::default());
         loop {
             let block = next.fetch_add(1, Ordering::Relaxed) as u64;
             if block >= count {
@@ -135,7 +164,7 @@ pub fn put_by_threads(manager: &Manager, blocks: &Blocks, count: u64) -> Result<
 pub fn get_by_threads(buffers: &[Buffer], blocks: &Blocks, order: &[u64]) -> Result<Latencies, Error> {
     let next = AtomicUsize::new(0);
     let run = || -> Result<Latencies, Error> {
-        let (mut bytes, mut latencies) = (blocks.blank(), Latencies::default());
+        let (mut bytes, mut latencies) = (memory(blocks)?, Latencies::default());
         while let Some(&block) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let begun = Instant::now();
             buffers[block as usize].read(0, &mut bytes)?;

@@ -20,8 +20,8 @@
 //! - *The end of puts*: buffers without names need not become durable, and the manager has no call for that. A raw loop ends with
 //!   `fdatasync`. So the turn of the manager demotes what is still in memory, and then calls `fdatasync` on each file of the
 //!   directory, many at a time: afterwards both have all bytes on the disk. That is within the time.
-//! - *Memory of the caller*: `write_async` takes a `Vec`, `read_async` returns one: the caller makes and drops it, within the time.
-//!   Blocking calls and raw loops use the same memory again.
+//! - *Memory of the caller*: begins at a page, and is used again for later calls, as that of raw loops is. `read_async`, which
+//!   returns new memory, is slower: the system clears each page of it.
 //! - *Latency*: from the call until its bytes are there, before the caller compares them.
 //!
 //! Asks from below: Linux; a file system with direct I/O.

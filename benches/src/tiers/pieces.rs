@@ -3,7 +3,7 @@
 //! Promises upward: a put is an allocation and a write of new bytes; gets come in an order drawn by chance, the same for all.
 //! Asks from below: `calls`, and the raw loops.
 
-use super::calls::{flush, get_by_futures, get_by_threads, put_by_futures, put_by_threads};
+use super::calls::{Spare, flush, get_by_futures, get_by_threads, put_by_futures, put_by_threads};
 use super::home::{Place, Turn};
 use super::peer;
 use super::results::{Resident, Sample};
@@ -97,17 +97,17 @@ impl Round<'_> {
 
     fn manager(&self, engine: Engine, calls: Calls) -> Result<[Moved; 2], Error> {
         let (manager, depth) = (self.turn.manager(engine).build()?, self.size.depth);
-        let count = self.order.len() as u64;
+        let (count, spare) = (self.order.len() as u64, Spare::warm(&self.blocks, depth)?);
         let ((buffers, put), put_cost) = timed(|| {
             let (buffers, latencies) = match calls {
-                Calls::Futures => put_by_futures(&manager, &self.blocks, count, depth)?,
+                Calls::Futures => put_by_futures(&manager, &self.blocks, count, &spare)?,
                 Calls::Threads => put_by_threads(&manager, &self.blocks, count)?,
             };
             flush(&manager, &buffers, depth, &self.turn.directory())?;
             Ok((buffers, latencies))
         })?;
         let (get, get_cost) = timed(|| match calls {
-            Calls::Futures => get_by_futures(&buffers, &self.blocks, &self.shuffled, depth),
+            Calls::Futures => get_by_futures(&buffers, &self.blocks, &self.shuffled, &spare),
             Calls::Threads => get_by_threads(&buffers, &self.blocks, &self.shuffled),
         })?;
         Ok([Moved::new(self.bytes(), put_cost, &put), Moved::new(self.bytes(), get_cost, &get)])

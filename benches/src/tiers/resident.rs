@@ -4,7 +4,7 @@
 //! buffers are in it, as many as are in flight.
 //! Asks from below: `/proc/self/status`; this program, which runs itself.
 
-use super::calls::{get_by_futures, get_by_threads, put_by_futures, put_by_threads};
+use super::calls::{Spare, get_by_futures, get_by_threads, put_by_futures, put_by_threads};
 use super::home::{Place, Turn};
 use super::large::buffer_bytes;
 use super::results::Resident;
@@ -113,8 +113,9 @@ fn tiny(manager: &Manager) -> Result<(), Error> {
 
 fn futures(turn: &Turn, manager: &Manager, bytes: usize, depth: usize) -> Result<(), Error> {
     let (blocks, count) = (Blocks::new(bytes, 0), turn.place.total() / bytes as u64);
-    let (buffers, _) = put_by_futures(manager, &blocks, count, depth)?;
-    get_by_futures(&buffers, &blocks, &shuffled((0..count).collect(), 1), depth).map(drop)
+    let spare = Spare::warm(&blocks, depth)?;
+    let (buffers, _) = put_by_futures(manager, &blocks, count, &spare)?;
+    get_by_futures(&buffers, &blocks, &shuffled((0..count).collect(), 1), &spare).map(drop)
 }
 
 fn threads(turn: &Turn, manager: &Manager, bytes: usize) -> Result<(), Error> {

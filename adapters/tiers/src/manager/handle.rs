@@ -98,8 +98,8 @@ impl Buffer {
 
     /// Reads bytes from `offset` on into `to`.
     ///
-    /// Chunks that are read from files whole are read right into memory that begins at a page, and through a copy into other
-    /// memory. After an error `to` may have any bytes.
+    /// Whole chunks of more than 128 KiB are read from files right into memory that begins at a page; all else is copied.
+    /// After an error `to` may have any bytes.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while a [`LeaseMut`](super::LeaseMut) is held;
@@ -122,9 +122,26 @@ impl Buffer {
         read.in_child(|| Err(Error::Forked))
     }
 
+    /// As [`read`](Self::read), as a future, into memory that comes back with the bytes.
+    ///
+    /// `into` is what owns the memory: a `Vec<u8>`, a `Box<[u8]>`, `BytesMut`, a block of a pool. Memory that is used again and
+    /// begins at a page is the fastest. Begins at once, whether or not it is awaited; after an error `into` is gone.
+    pub fn read_into_async<T: AsMut<[u8]> + Send + 'static>(
+        &self,
+        offset: u64,
+        mut into: T,
+    ) -> JoinHandle<Result<T, Error>> {
+        let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
+        let read = async move {
+            shared.read(&buffer.handle.buffer, offset, ReadTarget::new(into.as_mut())).await?;
+            Ok(into)
+        };
+        self.shared.tasks.begin(read).in_child(|| Err(Error::Forked))
+    }
+
     /// Writes bytes from `offset` on.
     ///
-    /// Chunks that are written in files whole are written right from memory that begins at a page.
+    /// Whole chunks of more than 128 KiB are written in files right from memory that begins at a page; all else is copied.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Freed`], [`Error::Leased`] while any lease is held; errors of the store: then

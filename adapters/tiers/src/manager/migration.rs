@@ -29,8 +29,9 @@ use tokio::sync::SemaphorePermit;
 /// Number of chunks in flight for one copy, read or write: 16 of 1 MiB keep a disk of 7 GB/s busy for two milliseconds.
 pub(super) const CHUNKS: usize = 16;
 
-/// Chunks of at most this many bytes take no turn: 64 of them fit into 8 MiB of staging memory.
-const SMALL_CHUNK: usize = 128 << 10;
+/// Chunks of at most this many bytes take no turn: 64 of them fit into 8 MiB of staging memory. They are copied from there:
+/// a copy of some pages costs less than a request for as many pieces of memory (64 KiB by small pages: 0.8 of the rate).
+pub(super) const SMALL_CHUNK: usize = 128 << 10;
 
 /// The source of a copy.
 #[derive(Clone)]

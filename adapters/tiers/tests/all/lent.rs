@@ -66,6 +66,11 @@ impl Disk for Watched {
 
 /// A manager on a watched disk, and a buffer of more bytes than its memory.
 fn watched(path: &Path, engine: EngineKind, bytes: usize) -> (Arc<Watched>, Manager, Buffer) {
+    in_chunks(path, engine, bytes, CHUNK)
+}
+
+/// The same, in chunks of so many bytes.
+fn in_chunks(path: &Path, engine: EngineKind, bytes: usize, chunk: usize) -> (Arc<Watched>, Manager, Buffer) {
     let tasks = Executor::new();
     let directory = Directory::open(path, engine, &tasks).expect("it opens");
     let disk = Arc::new(Watched {
@@ -76,7 +81,7 @@ fn watched(path: &Path, engine: EngineKind, bytes: usize) -> (Arc<Watched>, Mana
         scribbles: AtomicBool::new(false),
         scribbled: AtomicUsize::new(0),
     });
-    let builder = Manager::builder().memory(1 << 20).chunk(CHUNK).maintenance_interval(Duration::ZERO);
+    let builder = Manager::builder().memory(1 << 20).chunk(chunk).maintenance_interval(Duration::ZERO);
     let builder = builder.disk(Arc::clone(&disk) as Arc<dyn Disk>, StoreOptions::new(64 << 20)).tasks(&tasks);
     let manager = builder.build().expect("it is built");
     let buffer = manager.allocate(bytes as u64).expect("room");
@@ -137,6 +142,49 @@ fn whole_pages_of_the_caller_are_read_and_written_where_they_are() {
         assert!(seen.len() == 10 && seen.iter().all(|frame| !(range.start.addr()..range.end.addr()).contains(frame)));
         manager.check().expect("sound");
     }
+}
+
+/// Memory of a caller, a page or more of it unused in front.
+struct Own(Vec<u8>, usize, usize);
+
+impl AsMut<[u8]> for Own {
+    fn as_mut(&mut self) -> &mut [u8] {
+        at(&mut self.0, self.1, self.2)
+    }
+}
+
+#[test]
+fn a_future_reads_into_the_memory_that_it_was_given_and_returns_it() {
+    let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 5 * CHUNK);
+    let (disk, manager, buffer) = watched(directory.path(), EngineKind::Best, bytes);
+    for inside in [0, 64] {
+        let mut own = Own(Vec::new(), inside, bytes);
+        let start = own.as_mut().as_ptr().addr();
+        let mut own = buffer.read_into_async(0, own).wait().expect("read");
+        assert_eq!(own.as_mut().as_ptr().addr(), start);
+        assert_eq!(own.as_mut(), pattern(1, bytes as u64));
+        let seen = disk.seen();
+        let direct = (0..5).filter(|chunk| seen.contains(&(start + chunk * CHUNK))).count();
+        assert_eq!(direct, if inside == 0 { 5 } else { 0 });
+    }
+    // What is in memory is copied there; what lies outside is refused.
+    let small = manager.allocate(100).expect("room");
+    small.write(0, &[7; 100]).expect("written");
+    assert_eq!(small.read_into_async(50, [0; 50]).wait(), Ok([7; 50]));
+    assert!(matches!(small.read_into_async(51, [0; 50]).wait(), Err(Error::OutOfBounds { .. })));
+}
+
+#[test]
+fn small_chunks_are_copied() {
+    let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 5 * CHUNK);
+    let (disk, _manager, buffer) = in_chunks(directory.path(), EngineKind::Best, bytes, 128 << 10);
+    let mut memory = Vec::new();
+    let own = at(&mut memory, 0, bytes);
+    buffer.write(0, own).expect("written");
+    buffer.read(0, own).expect("read");
+    let (seen, range) = (disk.seen(), own.as_ptr_range());
+    assert_eq!(seen.len(), 20);
+    assert!(seen.iter().all(|frame| !(range.start.addr()..range.end.addr()).contains(frame)));
 }
 
 #[test]
