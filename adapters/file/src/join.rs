@@ -22,6 +22,8 @@ pub struct JoinHandle<T> {
     outcome: ResultSource<T>,
     /// Whether dropping the handle cancels the task.
     cancels: bool,
+    /// Whether the task runs to its end even so.
+    runs_to_end: bool,
     process: Process,
     in_child: Option<fn() -> T>,
     /// Called with the result before it is returned.
@@ -80,13 +82,32 @@ impl<T> JoinHandle<T> {
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let outcome = ResultSource::Task(Notified::new(Arc::clone(&ended)));
-        (OutcomeSender(ended), Self { task: None, outcome, cancels: false, process, in_child: None, on_delivery: None })
+        (
+            OutcomeSender(ended),
+            Self {
+                task: None,
+                outcome,
+                cancels: false,
+                runs_to_end: false,
+                process,
+                in_child: None,
+                on_delivery: None,
+            },
+        )
     }
 
     /// A handle with an outcome that is there already: no task was needed.
     pub(crate) fn ready(outcome: std::thread::Result<T>) -> Self {
         let outcome = ResultSource::Ready(Some(outcome));
-        Self { task: None, outcome, cancels: false, process: Process::current(), in_child: None, on_delivery: None }
+        Self {
+            task: None,
+            outcome,
+            cancels: false,
+            runs_to_end: false,
+            process: Process::current(),
+            in_child: None,
+            on_delivery: None,
+        }
     }
 
     /// Attaches the spawned task to the handle.
@@ -118,7 +139,15 @@ impl<T> JoinHandle<T> {
         self
     }
 
+    /// Makes [`cancel_on_drop`](Self::cancel_on_drop) do nothing: for a task that others rely on until its end.
+    pub fn runs_to_end(mut self) -> Self {
+        self.runs_to_end = true;
+        self
+    }
+
     /// Cancels the task when the handle is dropped: the executor drops the future without another poll.
+    ///
+    /// A task that [`runs_to_end`](Self::runs_to_end) goes on: a read or write of a buffer, whose memory a disk may have.
     pub fn cancel_on_drop(mut self) -> Self {
         self.cancels = true;
         self
@@ -157,7 +186,7 @@ impl<T> Drop for JoinHandle<T> {
         match self.task.take() {
             // In a forked child, leave the task untouched: it belongs to the parent process.
             Some(task) if !self.process.is_current() => std::mem::forget(task),
-            Some(task) if self.cancels => drop(task),
+            Some(task) if self.cancels && !self.runs_to_end => drop(task),
             Some(task) => task.detach(),
             None => {}
         }

@@ -52,13 +52,14 @@ pub struct IoRequest {
 }
 
 impl IoRequest {
-    /// Whether the request is aligned and stays within its frame. An engine must reject any other request: the kernel
-    /// might silently perform an unaligned one through the page cache.
+    /// Whether the request is aligned, stays within its frame, and reads into none that is only lent to be read. An engine must
+    /// reject any other request: the kernel might silently perform an unaligned one through the page cache.
     pub(crate) fn is_valid(&self) -> bool {
         let room = self.frame.as_ref().map_or(0, |frame| frame.len());
         let align = u64::from(self.slab.align());
         let aligned = self.offset.is_multiple_of(align) && (self.bytes as u64).is_multiple_of(align);
-        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned)
+        let writable = self.op == Op::Write || self.frame.as_ref().is_some_and(|frame| !frame.is_read_only());
+        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned && writable)
     }
 
     /// Completes the request with an error, because it was submitted in a forked child.

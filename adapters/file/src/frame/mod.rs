@@ -306,6 +306,11 @@ impl Frame {
         self
     }
 
+    /// Whether the frame cannot be written or read into.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// The first byte of the frame.
     ///
     /// For system calls, and for a holder that synchronises access to the bytes by itself.

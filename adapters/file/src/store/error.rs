@@ -111,7 +111,7 @@ impl StoreError {
     }
 
     /// The error of a call in a forked child of the process that opened the store.
-    pub(super) fn forked() -> Self {
+    pub fn forked() -> Self {
         Self::Fault(FileFault::forked("store"))
     }
 

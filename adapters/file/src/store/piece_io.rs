@@ -129,7 +129,14 @@ impl StoreShared {
         if frame.len() < piece.rounded() {
             return Err(StoreError::TooLarge { asked: piece.rounded(), most: frame.len() });
         }
-        self.read(piece, frame).await
+        let asked = frame.pointer().addr();
+        let read = self.read(piece, frame).await?;
+        // The holder looks at its own memory, not at what a disk hands back in its place.
+        if read.pointer().addr() != asked {
+            let extent = piece.extent()?;
+            return Err(StoreError::short("read", extent.file(), extent.offset()));
+        }
+        Ok(read)
     }
 
     /// Fails if a piece is another store's, or lost.

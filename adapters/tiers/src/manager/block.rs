@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_device::{DeviceBlock, HostBuffer, HostSource};
 use terrace_file::{ALIGN, Frame};
+use terrace_guard::Process;
 
 /// The memory of one buffer.
 #[derive(Debug)]
@@ -72,15 +73,21 @@ const RETURN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory that a caller lends to disks for the time of a call, as frames.
 ///
-/// Dropping it waits until no disk holds a frame. All frames have come back by then, unless the call panics or the kernel
-/// refuses to go on with a ring; if they do not come back, the process ends, for the memory is the caller's again.
-#[derive(Default)]
+/// Dropping it waits until no disk holds a frame. All frames have come back by then, unless a disk keeps one after its answer, or
+/// the kernel refuses to go on with a ring; if they do not come back, the process ends, for the memory is the caller's again.
+/// The task of a call is not cancelled meanwhile: the thread that drops it may be the one that takes frames back.
 pub(super) struct LentMemory {
     /// Cloned into each frame.
     holders: Arc<()>,
+    /// No disk of a forked child has the memory.
+    process: Process,
 }
 
 impl LentMemory {
+    pub(super) fn new() -> Self {
+        Self { holders: Arc::default(), process: Process::current() }
+    }
+
     /// Lends memory as a frame; `None` if it is not whole pages.
     ///
     /// # Safety
@@ -97,7 +104,7 @@ impl Drop for LentMemory {
     fn drop(&mut self) {
         let begun = Instant::now();
         // `get_mut` sees all that the last holder did.
-        while Arc::get_mut(&mut self.holders).is_none() {
+        while self.process.is_current() && Arc::get_mut(&mut self.holders).is_none() {
             if begun.elapsed() > RETURN_TIMEOUT {
                 eprintln!(
                     "terrace: a disk kept the memory of a caller whose read or write has ended; the process ends."

@@ -136,7 +136,7 @@ impl Buffer {
             shared.read(&buffer.handle.buffer, offset, ReadTarget::new(into.as_mut())).await?;
             Ok(into)
         };
-        self.shared.tasks.begin(read).in_child(|| Err(Error::Forked))
+        self.shared.tasks.begin(read).runs_to_end().in_child(|| Err(Error::Forked))
     }
 
     /// Writes bytes from `offset` on.
@@ -173,7 +173,7 @@ impl Buffer {
         let (shared, buffer) = (Arc::clone(&self.shared), self.clone());
         let write = async move { shared.write(&buffer.handle.buffer, offset, from.as_ref()).await };
         let written = self.shared.tasks.begin(write);
-        written.in_child(|| Err(Error::Forked))
+        written.runs_to_end().in_child(|| Err(Error::Forked))
     }
 }
 

@@ -8,7 +8,7 @@ use super::ManagerShared;
 use super::block::LentMemory;
 use super::buffer_state::BufferState;
 use super::error::Error;
-use super::migration::{CHUNKS, SMALL_CHUNK};
+use super::migration::{CHUNKS, SMALL_CHUNK, catch_copy_panic};
 use super::raw_bytes::{RawBytes, ReadTarget};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
@@ -39,12 +39,12 @@ impl ManagerShared {
         offset: u64,
         mut to: ReadTarget<'_>,
     ) -> Result<(), Error> {
-        let (store, end, lent) = (self.store(tier)?, offset + to.len() as u64, LentMemory::default());
+        let (store, end, lent) = (self.store(tier)?, offset + to.len() as u64, LentMemory::new());
         let many = parts.len() > 1;
         let reads = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
             let range = buffer.overlap(chunk, offset..end);
             let (mut target, lent) = (to.split_first(range.len()), &lent);
-            async move {
+            catch_copy_panic(async move {
                 let Some(piece) = piece else {
                     target.zero();
                     return Ok(());
@@ -60,9 +60,9 @@ impl ManagerShared {
                 let _turn = self.turn(piece.bytes()).await;
                 target.copy_from(&self.get(store, &piece, None, many).await?[range]);
                 Ok(())
-            }
+            })
         });
-        // All reads end, also after one has failed: none may be dropped while the disk writes to the caller's memory.
+        // All reads end, also after one has failed or panicked: none may be dropped while the disk writes to the caller's memory.
         let read: Vec<Result<(), Error>> = stream::iter(reads).buffer_unordered(CHUNKS).collect().await;
         read.into_iter().collect()
     }
@@ -76,7 +76,7 @@ impl ManagerShared {
         from: &[u8],
     ) -> Result<Vec<(usize, Arc<Piece>)>, Error> {
         let (store, end, mut left) = (self.store(tier)?, offset + from.len() as u64, from);
-        let lent = LentMemory::default();
+        let lent = LentMemory::new();
         let Some(parts) = self.parts(buffer, tier, offset, from.len()) else { return Err(Error::Freed) };
         let many = parts.len() > 1;
         let writes = parts.into_iter().map(|ChunkPiece { chunk, piece }| {
@@ -84,7 +84,7 @@ impl ManagerShared {
             let part;
             (part, left) = left.split_at(range.len());
             let lent = &lent;
-            async move {
+            catch_copy_panic(async move {
                 let memory = RawBytes::new(part.as_ptr().cast_mut(), part.len());
                 if bytes > SMALL_CHUNK
                     && range.len() == bytes
@@ -104,7 +104,7 @@ impl ManagerShared {
                 }
                 frame[range].copy_from_slice(part);
                 Ok((chunk, self.put(store, frame, bytes, many).await?))
-            }
+            })
         });
         // All writes end, also after one has failed: none may be dropped while the disk performs it.
         let written: Vec<Result<_, Error>> = stream::iter(writes).buffer_unordered(CHUNKS).collect().await;
@@ -114,7 +114,7 @@ impl ManagerShared {
     /// Reads a piece; if it is one of many, as a task of its own, so that several threads take checksums.
     async fn get(&self, store: &Store, piece: &Arc<Piece>, to: Option<Frame>, many: bool) -> Result<Frame, StoreError> {
         let get = store.get_here(piece, to);
-        if many { self.tasks.spawn(get).await } else { get.await }
+        if many { self.tasks.spawn(get).in_child(|| Err(StoreError::forked())).await } else { get.await }
     }
 
     /// Writes a piece; if it is one of many, as a task of its own.

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use terrace_file::{
-    ALIGN, Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, ResponseSender, StoreFile, StoreOptions,
+    ALIGN, Directory, Disk, DiskRequest, DiskResponse, EngineKind, Executor, FileFault, FramePool, ResponseSender,
+    StoreFile, StoreOptions,
 };
 use terrace_tests::Random;
 use terrace_tiers::{Buffer, Error, Manager};
@@ -28,6 +29,8 @@ struct Watched {
     /// Whether it writes into the memory of writes; how often it could.
     scribbles: AtomicBool,
     scribbled: AtomicUsize,
+    /// Whether it answers reads with memory of its own.
+    swaps: AtomicBool,
 }
 
 impl Disk for Watched {
@@ -42,6 +45,17 @@ impl Disk for Watched {
             let wrote = std::panic::catch_unwind(AssertUnwindSafe(|| frame[0] = frame[0].wrapping_add(0)));
             self.scribbled.fetch_add(usize::from(wrote.is_ok()), Ordering::Relaxed);
         }
+        let request = match request {
+            // It reads back what is in the file, into the memory that it was given to write from.
+            DiskRequest::Write { file, offset, bytes, frame } if self.scribbles.load(Ordering::Relaxed) => {
+                DiskRequest::Read { file, offset, bytes, frame }
+            }
+            DiskRequest::Read { bytes, .. } if self.swaps.load(Ordering::Relaxed) => {
+                let frame = FramePool::new(1 << 20).expect("memory").take(bytes).expect("room");
+                return drop(reply.send(DiskResponse { result: Ok(bytes), frame: Some(frame) }));
+            }
+            request => request,
+        };
         let keeps = *self.keeps.lock().expect("no panic");
         match request {
             DiskRequest::Read { mut frame, .. } if keeps.is_some() => {
@@ -80,6 +94,7 @@ fn in_chunks(path: &Path, engine: EngineKind, bytes: usize, chunk: usize) -> (Ar
         kept: AtomicBool::new(false),
         scribbles: AtomicBool::new(false),
         scribbled: AtomicUsize::new(0),
+        swaps: AtomicBool::new(false),
     });
     let builder = Manager::builder().memory(1 << 20).chunk(chunk).maintenance_interval(Duration::ZERO);
     let builder = builder.disk(Arc::clone(&disk) as Arc<dyn Disk>, StoreOptions::new(64 << 20)).tasks(&tasks);
@@ -189,14 +204,47 @@ fn small_chunks_are_copied() {
 
 #[test]
 fn a_disk_cannot_write_what_a_caller_lends_to_be_written() {
+    for engine in [EngineKind::Best, EngineKind::Threads] {
+        let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 5 * CHUNK);
+        let (disk, _manager, buffer) = watched(directory.path(), engine, bytes);
+        let mut memory = Vec::new();
+        disk.scribbles.store(true, Ordering::Relaxed);
+        let _any = buffer.write(0, at(&mut memory, 64, bytes));
+        assert!(disk.scribbled.swap(0, Ordering::Relaxed) >= 5, "staging memory");
+        let own = at(&mut memory, 0, bytes);
+        own.fill(3);
+        // Neither by itself, nor by an engine: what is in the file is another pattern.
+        assert!(matches!(buffer.write(0, own), Err(Error::Store(_))));
+        assert_eq!(disk.scribbled.load(Ordering::Relaxed), 0);
+        assert!(own.iter().all(|byte| *byte == 3));
+    }
+}
+
+#[test]
+fn memory_that_a_disk_answers_with_in_place_of_the_caller_s_is_an_error() {
     let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 5 * CHUNK);
     let (disk, _manager, buffer) = watched(directory.path(), EngineKind::Best, bytes);
     let mut memory = Vec::new();
-    disk.scribbles.store(true, Ordering::Relaxed);
-    buffer.write(0, at(&mut memory, 64, bytes)).expect("written");
-    assert_eq!(disk.scribbled.swap(0, Ordering::Relaxed), 5, "staging memory");
-    buffer.write(0, at(&mut memory, 0, bytes)).expect("written");
-    assert_eq!(disk.scribbled.load(Ordering::Relaxed), 0);
+    // All zeros, as the answer is: its checksum is right.
+    buffer.write(0, &vec![0; bytes]).expect("written");
+    disk.swaps.store(true, Ordering::Relaxed);
+    assert!(matches!(buffer.read(0, at(&mut memory, 0, bytes)), Err(Error::Store(_))));
+}
+
+#[test]
+fn a_read_that_is_cancelled_goes_on_in_its_memory() {
+    let (directory, bytes) = (tempfile::tempdir().expect("a directory"), 5 * CHUNK);
+    for engine in [EngineKind::Best, EngineKind::Threads] {
+        let (_disk, manager, buffer) = watched(directory.path(), engine, bytes);
+        for _ in 0..20 {
+            drop(buffer.read_into_async(0, Own(Vec::new(), 0, bytes)).cancel_on_drop());
+            drop(buffer.write_async(0, pattern(1, bytes as u64)).cancel_on_drop());
+        }
+        let mut memory = Vec::new();
+        buffer.read(0, at(&mut memory, 0, bytes)).expect("read");
+        assert_eq!(at(&mut memory, 0, bytes), pattern(1, bytes as u64));
+        drop((buffer, manager));
+    }
 }
 
 #[test]
