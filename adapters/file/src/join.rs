@@ -139,7 +139,7 @@ impl<T> JoinHandle<T> {
         self
     }
 
-    /// Makes [`cancel_on_drop`](Self::cancel_on_drop) do nothing: for a task that others rely on until its end.
+    /// Makes [`cancel_on_drop`](Self::cancel_on_drop) do nothing, for a task that must end.
     pub fn runs_to_end(mut self) -> Self {
         self.runs_to_end = true;
         self
@@ -147,7 +147,7 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the task when the handle is dropped: the executor drops the future without another poll.
     ///
-    /// A task that [`runs_to_end`](Self::runs_to_end) goes on: a read or write of a buffer, whose memory a disk may have.
+    /// A task that [`runs_to_end`](Self::runs_to_end) goes on.
     pub fn cancel_on_drop(mut self) -> Self {
         self.cancels = true;
         self

@@ -142,12 +142,19 @@ fn memory_that_was_never_touched_is_not_held() {
     // 128 MiB are for others, and 20 are left.
     let world = available(World::new(), 148);
     let (_directory, manager) = manager(&world);
+    // Two huge pages of staging memory are touched or not, as I/O ends sooner or later: what is touched is not left free.
+    let holds = |bytes: u64| {
+        let capacity = capacity(&manager);
+        assert!((bytes..=bytes + 4 * MIB).contains(&capacity), "{capacity} instead of {bytes}");
+    };
     let buffers: Vec<Buffer> = (0..16).map(|_| manager.allocate(MIB).expect("room")).collect();
     look(&manager, 1);
-    assert_eq!(capacity(&manager), 20 * MIB, "the system counts it as available");
+    // The system counts it as available.
+    holds(20 * MIB);
     buffers.iter().for_each(|buffer| buffer.write(0, &[1; 100]).expect("written"));
     look(&manager, 2);
-    assert_eq!(capacity(&manager), 36 * MIB, "held, and so much more is available, says this system");
+    // It is held, and so much more is available, says this system.
+    holds(36 * MIB);
     drop(buffers);
     manager.check().expect("sound");
 }
