@@ -42,6 +42,16 @@ pub fn parse(text: &str) -> Seeds {
     }
 }
 
+/// A test as it is (`None`), then with each of these bugs.
+pub fn variants(bugs: Vec<String>) -> impl Iterator<Item = Option<String>> {
+    std::iter::once(None).chain(bugs.into_iter().map(Some))
+}
+
+/// What the report calls a test, as it is or with a bug.
+pub fn full_name(test: &str, bug: Option<&str>) -> String {
+    bug.map_or_else(|| test.into(), |bug| format!("{test}::seeded::{bug}"))
+}
+
 /// The value of the `--cfg` that turns `bug` on.
 pub fn cfg(bug: &str) -> String {
     format!("terrace_seeded_bug=\"{bug}\"")

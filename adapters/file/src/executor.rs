@@ -254,8 +254,8 @@ impl Executor {
 
     /// Blocks this thread on the future that `begin` makes, and leaves all tasks to the driver's threads.
     ///
-    /// For futures that spawn many tasks, of which several threads then poll some.
-    /// A thread that these tasks may wait for does as in [`block_on`](Self::block_on).
+    /// For a future that spawns many tasks: several threads of the driver then poll them at the same time. On a thread that those
+    /// tasks may need, such as one of the driver's, this is [`block_on`](Self::block_on).
     pub fn block_apart<F: Future>(&self, begin: impl FnOnce() -> F) -> F::Output {
         match is_in_task() || is_worker_thread() {
             true => self.block_on(begin),

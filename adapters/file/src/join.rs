@@ -20,14 +20,20 @@ use terrace_guard::Process;
 pub struct JoinHandle<T> {
     task: Option<async_task::Task<()>>,
     outcome: ResultSource<T>,
-    /// Whether dropping the handle cancels the task.
-    cancels: bool,
-    /// Whether the task runs to its end even so.
-    runs_to_end: bool,
+    on_drop: OnDrop,
     process: Process,
     in_child: Option<fn() -> T>,
     /// Called with the result before it is returned.
     on_delivery: Option<fn(&T)>,
+}
+
+/// What dropping a handle does to its task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnDrop {
+    Detaches,
+    Cancels,
+    /// Detaches it, whatever the holder asks for.
+    NeverCancels,
 }
 
 /// Where a handle gets its result from.
@@ -82,32 +88,16 @@ impl<T> JoinHandle<T> {
     pub(crate) fn new(process: Process) -> (OutcomeSender<T>, Self) {
         let ended = Arc::new(TaskOutcome { outcome: Mutex::new(None), ended: Notify::new() });
         let outcome = ResultSource::Task(Notified::new(Arc::clone(&ended)));
-        (
-            OutcomeSender(ended),
-            Self {
-                task: None,
-                outcome,
-                cancels: false,
-                runs_to_end: false,
-                process,
-                in_child: None,
-                on_delivery: None,
-            },
-        )
+        (OutcomeSender(ended), Self::of(outcome, process))
     }
 
     /// A handle with an outcome that is there already: no task was needed.
     pub(crate) fn ready(outcome: std::thread::Result<T>) -> Self {
-        let outcome = ResultSource::Ready(Some(outcome));
-        Self {
-            task: None,
-            outcome,
-            cancels: false,
-            runs_to_end: false,
-            process: Process::current(),
-            in_child: None,
-            on_delivery: None,
-        }
+        Self::of(ResultSource::Ready(Some(outcome)), Process::current())
+    }
+
+    fn of(outcome: ResultSource<T>, process: Process) -> Self {
+        Self { task: None, outcome, on_drop: OnDrop::Detaches, process, in_child: None, on_delivery: None }
     }
 
     /// Attaches the spawned task to the handle.
@@ -141,7 +131,7 @@ impl<T> JoinHandle<T> {
 
     /// Makes [`cancel_on_drop`](Self::cancel_on_drop) do nothing, for a task that must end.
     pub fn runs_to_end(mut self) -> Self {
-        self.runs_to_end = true;
+        self.on_drop = OnDrop::NeverCancels;
         self
     }
 
@@ -149,7 +139,9 @@ impl<T> JoinHandle<T> {
     ///
     /// A task that [`runs_to_end`](Self::runs_to_end) goes on.
     pub fn cancel_on_drop(mut self) -> Self {
-        self.cancels = true;
+        if self.on_drop == OnDrop::Detaches {
+            self.on_drop = OnDrop::Cancels;
+        }
         self
     }
 }
@@ -186,7 +178,7 @@ impl<T> Drop for JoinHandle<T> {
         match self.task.take() {
             // In a forked child, leave the task untouched: it belongs to the parent process.
             Some(task) if !self.process.is_current() => std::mem::forget(task),
-            Some(task) if self.cancels && !self.runs_to_end => drop(task),
+            Some(task) if self.on_drop == OnDrop::Cancels => drop(task),
             Some(task) => task.detach(),
             None => {}
         }

@@ -58,8 +58,8 @@ impl IoRequest {
         let room = self.frame.as_ref().map_or(0, |frame| frame.len());
         let align = u64::from(self.slab.align());
         let aligned = self.offset.is_multiple_of(align) && (self.bytes as u64).is_multiple_of(align);
-        let writable = self.op == Op::Write || self.frame.as_ref().is_some_and(|frame| !frame.is_read_only());
-        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned && writable)
+        let refused = self.op == Op::Read && self.frame.as_ref().is_some_and(Frame::is_read_only);
+        self.op == Op::Sync || (self.frame.is_some() && self.bytes <= room.min(MAX_IO_BYTES) && aligned && !refused)
     }
 
     /// Completes the request with an error, because it was submitted in a forked child.

@@ -20,18 +20,24 @@ pub const FILES: Tier = 1;
 /// Buffers, by number of their block.
 pub type Buffers = Vec<Buffer>;
 
-/// A block without its numbers, in huge pages where it is large enough: memory as raw loops have it.
+/// Memory that begins at a page, in huge pages where it is large enough: as raw loops have it.
 ///
 /// # Errors
 /// The system's.
-pub fn memory(blocks: &Blocks) -> Result<MmapMut, Error> {
-    let mut memory = MmapMut::map_anon(blocks.bytes())?;
+pub fn pages(bytes: usize) -> Result<MmapMut, Error> {
+    let memory = MmapMut::map_anon(bytes)?;
     memory.advise(Advice::HugePage)?;
+    Ok(memory)
+}
+
+/// A block without its numbers, in such memory.
+fn memory(blocks: &Blocks) -> Result<MmapMut, Error> {
+    let mut memory = pages(blocks.bytes())?;
     memory.copy_from_slice(&blocks.blank());
     Ok(memory)
 }
 
-/// Memory of blocks that were written or read, for those that come next: raw loops use theirs again too.
+/// Memory that earlier blocks have left, for later ones. Raw loops use their memory again, too.
 #[derive(Clone)]
 pub struct Spare {
     memory: Arc<Mutex<Vec<MmapMut>>>,

@@ -4,12 +4,11 @@
 //! What a call has read is compared after its time; raw loops, which would compare while they read on, take checksums only.
 //! Asks from below: the manager's blocking calls; the raw loops, with requests of a chunk.
 
-use super::calls::flush;
+use super::calls::{flush, pages};
 use super::home::{Place, Turn};
 use super::pieces::raw_loop;
 use super::results::Sample;
 use super::who::{Engine, Who};
-use memmap2::{Advice, MmapMut};
 use std::time::Instant;
 use terrace::Buffer;
 use terrace_raw::{Blocks, Cost, Error, Latencies, Look, Moved, Work, timed};
@@ -79,8 +78,7 @@ fn manager(turn: &Turn, engine: Engine, round: usize, begin: usize) -> Result<[M
     let mut blocks = Blocks::new(buffer_bytes(&turn.place), round as u64 + 1000);
     let count = total / blocks.bytes() as u64;
     let buffers = (0..count).map(|_| manager.allocate(blocks.bytes() as u64)).collect::<Result<Vec<_>, _>>()?;
-    let mut memory = MmapMut::map_anon(blocks.bytes() + begin)?;
-    memory.advise(Advice::HugePage)?;
+    let mut memory = pages(blocks.bytes() + begin)?;
     let bytes = &mut memory[begin..];
     bytes.copy_from_slice(&blocks.blank());
     let write = |blocks: &Blocks, bytes: &mut [u8]| -> Result<Latencies, Error> {

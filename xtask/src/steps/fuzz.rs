@@ -29,7 +29,7 @@ const LANES: usize = 2;
 /// The smoke runs and the seeded bugs.
 pub fn run(options: &Options, report: &mut Report) {
     let targets = ready(options, report);
-    // First what builds, one target after another.
+    // Cargo lets one command build at a time, and a lane that waits for it is lost to the others: build all targets first.
     for target in &targets {
         let mut build = cargo(["+nightly", "fuzz", "build"]);
         build.current_dir(root().join("fuzz"));
@@ -39,20 +39,16 @@ pub fn run(options: &Options, report: &mut Report) {
             report.fail(&format!("fuzz::{target}::build"), &build.output);
         }
     }
-    let jobs = targets.iter().flat_map(|target| {
-        let bugs = seeds_of(target).environment.into_iter().map(Some);
-        std::iter::once(None).chain(bugs).map(move |bug| (target, bug))
-    });
+    let jobs =
+        targets.iter().flat_map(|target| seeds::variants(seeds_of(target).environment).map(move |bug| (target, bug)));
     let verdicts = side_by_side(LANES, jobs.collect(), |(target, bug): (&String, Option<String>)| {
         let seeds = seeds_of(target);
-        let name = format!("fuzz::{target}");
-        match bug {
-            None => {
-                let smoke = execute(&name, &mut command(target, &seeds, "smoke", SMOKE_SECONDS));
-                (name, smoke.verdict())
-            }
-            Some(bug) => (format!("{name}::seeded::{bug}"), seeded(target, &seeds, &bug)),
-        }
+        let name = seeds::full_name(&format!("fuzz::{target}"), bug.as_deref());
+        let verdict = match bug {
+            None => execute(&name, &mut command(target, &seeds, "smoke", SMOKE_SECONDS)).verdict(),
+            Some(bug) => seeded(target, &seeds, &bug),
+        };
+        (name, verdict)
     });
     for (name, verdict) in verdicts {
         report.verdict(&name, verdict);

@@ -56,8 +56,7 @@ struct Job {
 
 impl Job {
     fn name(&self) -> String {
-        let seeded = |bug: &String| format!("::seeded::{bug}");
-        format!("loom::{}{}", self.story, self.bug.as_ref().map_or_else(String::new, seeded))
+        seeds::full_name(&format!("loom::{}", self.story), self.bug.as_deref())
     }
 }
 
@@ -65,9 +64,8 @@ impl Job {
 fn jobs(stories: &[String]) -> Vec<Job> {
     let of = |story: &String| {
         let text = std::fs::read_to_string(root().join(format!("core/tests/{story}.rs"))).unwrap_or_default();
-        let bugs = seeds::parse(&text).environment.into_iter().map(Some);
         let job = |bug| Job { story: story.clone(), bug };
-        std::iter::once(None).chain(bugs).map(job).collect::<Vec<_>>()
+        seeds::variants(seeds::parse(&text).environment).map(job).collect::<Vec<_>>()
     };
     stories.iter().flat_map(of).collect()
 }

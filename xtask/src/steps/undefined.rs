@@ -51,9 +51,8 @@ struct Job {
 fn jobs(run: &'static Run) -> Vec<Job> {
     let text = run.seeds.map(|file| std::fs::read_to_string(root().join(file)).unwrap_or_default());
     let bugs = text.map(|text| seeds::parse(&text).compiled).unwrap_or_default();
-    let plain = Job { name: run.full_name(), run, bug: None };
-    let seeded = |bug: String| Job { name: format!("{}::seeded::{bug}", run.full_name()), run, bug: Some(bug) };
-    std::iter::once(plain).chain(bugs.into_iter().map(seeded)).collect()
+    let job = |bug: Option<String>| Job { name: seeds::full_name(&run.full_name(), bug.as_deref()), run, bug };
+    seeds::variants(bugs).map(job).collect()
 }
 
 impl Job {

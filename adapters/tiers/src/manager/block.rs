@@ -4,6 +4,7 @@
 //! Asks from below: blocks that do not move in memory while they live; [`raw_bytes`](super::raw_bytes).
 
 use super::buffer_state::BufferState;
+use super::migration::SMALL_CHUNK;
 use super::raw_bytes::{ExclusiveBytes, RawBytes, SharedBytes};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -73,9 +74,10 @@ const RETURN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory that a caller lends to disks for the time of a call, as frames.
 ///
-/// Dropping it waits until no disk holds a frame. All frames have come back by then, unless a disk keeps one after its answer, or
-/// the kernel refuses to go on with a ring; if they do not come back, the process ends, for the memory is the caller's again.
-/// The task of a call is not cancelled meanwhile: the thread that drops it may be the one that takes frames back.
+/// Dropping this value waits until no disk holds a frame. As a rule all frames have come back by then; not if a disk keeps one after
+/// its answer, or the kernel refuses calls for a ring. After [`RETURN_TIMEOUT`] the process ends: the caller would use its memory
+/// while a disk writes there. The task of such a call cannot be cancelled, since the thread that drops the task may be the one
+/// that takes frames back.
 pub(super) struct LentMemory {
     /// Cloned into each frame.
     holders: Arc<()>,
@@ -88,12 +90,15 @@ impl LentMemory {
         Self { holders: Arc::default(), process: Process::current() }
     }
 
-    /// Lends memory as a frame; `None` if it is not whole pages.
+    /// Lends memory as a frame; `None` if a copy costs less, or it is not whole pages.
     ///
     /// # Safety
     /// The memory must be initialised, and valid until this value has been dropped, which must not be forgotten. Until the
     /// frame is dropped, no thread may write it; if others may read it, the frame must be made read-only at once.
     pub(super) unsafe fn frame(&self, memory: RawBytes) -> Option<Frame> {
+        if memory.bytes() <= SMALL_CHUNK {
+            return None;
+        }
         // SAFETY: `drop` waits for the owner's clones, and so the memory is valid as long as the frame; the rest as the caller
         // promises.
         unsafe { frame_over(Arc::clone(&self.holders) as Arc<dyn Send + Sync>, memory) }

@@ -337,8 +337,8 @@ impl ManagerShared {
         Ok(frame)
     }
 
-    /// Waits for a turn to hold staging memory for a large chunk: first come, first served. Of small ones many fit, and none
-    /// waits here.
+    /// Waits for a turn to hold staging memory for a large chunk: first come, first served. Small chunks do not wait here, since
+    /// many of them fit.
     pub(super) async fn turn(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         if bytes > SMALL_CHUNK { self.staged.acquire().await.ok() } else { None }
     }

@@ -8,7 +8,7 @@ use super::ManagerShared;
 use super::block::LentMemory;
 use super::buffer_state::BufferState;
 use super::error::Error;
-use super::migration::{CHUNKS, SMALL_CHUNK, catch_copy_panic};
+use super::migration::{CHUNKS, catch_copy_panic};
 use super::raw_bytes::{RawBytes, ReadTarget};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
@@ -49,8 +49,7 @@ impl ManagerShared {
                     target.zero();
                     return Ok(());
                 };
-                if range.len() > SMALL_CHUNK
-                    && range.len() == piece.bytes()
+                if range.len() == piece.bytes()
                     && let Some(memory) = target.initialised()
                     // SAFETY: the target borrows the memory for longer than `lent` lives, and is not used any more.
                     && let Some(frame) = unsafe { lent.frame(memory) }
@@ -86,8 +85,7 @@ impl ManagerShared {
             let lent = &lent;
             catch_copy_panic(async move {
                 let memory = RawBytes::new(part.as_ptr().cast_mut(), part.len());
-                if bytes > SMALL_CHUNK
-                    && range.len() == bytes
+                if range.len() == bytes
                     // SAFETY: `from` borrows the memory for longer than `lent` lives; the frame is read-only.
                     && let Some(frame) = unsafe { lent.frame(memory) }
                 {

@@ -2,12 +2,12 @@
 #![cfg(target_os = "linux")]
 
 use crate::disks::Panics;
-use crate::turns::drive;
+use crate::turns::{by_hand_on, drive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use terrace_file::{Directory, EngineKind, Executor, StoreOptions};
+use terrace_file::{Directory, EngineKind, Executor};
 use terrace_tests::Random;
 use terrace_tests::hung::bounded;
 use terrace_tiers::ledger::PlacementHint;
@@ -29,13 +29,11 @@ struct Failing {
 }
 
 fn failing() -> Failing {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let directory = tempfile::tempdir().expect("a directory");
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let fails = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Panics(files, Arc::clone(&fails)));
-    let builder = Manager::builder().memory(4 * MIB).disk(disk, StoreOptions::new(64 * MIB)).tasks(&tasks);
-    let built = builder.maintenance_interval(Duration::ZERO).build_async().expect("it begins");
-    let manager = drive(&tasks, built).expect("it is built");
+    let (tasks, manager) = by_hand_on(disk, Manager::builder().memory(4 * MIB));
     let buffer = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     Failing { fails, tasks, manager, buffer, _directory: directory }
 }

@@ -1,10 +1,9 @@
 //! Managers on disks of a program's own, and what disks are asked for.
 #![cfg(target_os = "linux")]
 
-use crate::turns::drive;
+use crate::turns::{by_hand_on, drive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use terrace_file::{
     Directory, Disk, DiskRequest, EngineKind, Executor, FileFault, ResponseSender, StoreFile, StoreOptions,
 };
@@ -31,12 +30,10 @@ impl Disk for Noted {
 
 #[test]
 fn a_long_read_in_files_lets_others_take_their_turn() {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let directory = tempfile::tempdir().expect("a directory");
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let disk = Arc::new(Noted(files, Mutex::default()));
-    let builder = Manager::builder().memory(MIB).disk(Arc::clone(&disk) as Arc<dyn Disk>, StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
-    let manager = drive(&tasks, built).expect("it is built");
+    let (tasks, manager) = by_hand_on(Arc::clone(&disk) as Arc<dyn Disk>, Manager::builder().memory(MIB));
     let buffer = |bytes| drive(&tasks, manager.allocate_async(bytes, BufferOptions::default())).expect("room");
     // Both are larger than memory. The long one takes all staging memory many times; the last chunk of the other is shorter.
     let (long, short) = (buffer(48 * MIB), buffer(MIB + MIB / 2));
@@ -69,13 +66,11 @@ impl Disk for Panics {
 
 #[test]
 fn a_disk_that_panics_is_one_that_refuses() {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let directory = tempfile::tempdir().expect("a directory");
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
     let panics = Arc::new(AtomicBool::new(false));
     let disk = Arc::new(Panics(files, Arc::clone(&panics)));
-    let builder = Manager::builder().memory(4 * MIB).disk(disk, StoreOptions::new(64 * MIB));
-    let built = builder.tasks(&tasks).maintenance_interval(Duration::ZERO).build_async().expect("it begins");
-    let manager = drive(&tasks, built).expect("it is built");
+    let (tasks, manager) = by_hand_on(disk, Manager::builder().memory(4 * MIB));
     let buffer = drive(&tasks, manager.allocate_async(MIB, BufferOptions::default())).expect("room");
     drive(&tasks, buffer.write_async(0, vec![7; 1 << 20])).expect("written");
     let refused = |told: Result<(), Error>| assert!(matches!(told, Err(Error::Store(_))), "{told:?}");

@@ -182,7 +182,7 @@ fn a_future_reads_into_the_memory_that_it_was_given_and_returns_it() {
         let direct = (0..5).filter(|chunk| seen.contains(&(start + chunk * CHUNK))).count();
         assert_eq!(direct, if inside == 0 { 5 } else { 0 });
     }
-    // What is in memory is copied there; what lies outside is refused.
+    // Bytes of a buffer in memory are copied into the array; a range outside the buffer is refused.
     let small = manager.allocate(100).expect("room");
     small.write(0, &[7; 100]).expect("written");
     assert_eq!(small.read_into_async(50, [0; 50]).wait(), Ok([7; 50]));
@@ -283,7 +283,7 @@ fn a_read_that_fails_ends_when_no_disk_can_write_the_memory_any_more() {
     *disk.keeps.lock().expect("no panic") = Some(Duration::from_millis(100));
     assert!(matches!(buffer.read(0, to), Err(Error::Store(_))));
     assert!(disk.kept.load(Ordering::Acquire));
-    // It wrote them last when it let go.
+    // The disk wrote these bytes just before it dropped the frame.
     assert!(to.iter().all(|byte| *byte == 0xEE));
     to.fill(1);
     std::thread::sleep(Duration::from_millis(200));

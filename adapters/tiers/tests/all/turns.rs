@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use terrace_device::Device;
-use terrace_file::{Directory, EngineKind, Executor, JoinHandle, StoreOptions};
+use terrace_file::{Directory, Disk, EngineKind, Executor, JoinHandle, StoreOptions};
 use terrace_tiers::ledger::PlacementHint;
 use terrace_tiers::manager::ManagerBuilder;
 use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
@@ -16,12 +16,18 @@ const MIB: u64 = 1 << 20;
 
 /// A manager whose tasks run when the test lets them, above 64 MiB of files.
 pub fn by_hand(builder: ManagerBuilder) -> (TempDir, Executor, Manager) {
-    let (directory, tasks) = (tempfile::tempdir().expect("a directory"), Executor::new());
+    let directory = tempfile::tempdir().expect("a directory");
     let files = Directory::open(directory.path(), EngineKind::Best, &Executor::new()).expect("it opens");
-    let builder =
-        builder.disk(Arc::new(files), StoreOptions::new(64 * MIB)).tasks(&tasks).maintenance_interval(Duration::ZERO);
-    let manager = drive(&tasks, builder.build_async().expect("it begins")).expect("it is built");
+    let (tasks, manager) = by_hand_on(Arc::new(files), builder);
     (directory, tasks, manager)
+}
+
+/// The same on a disk.
+pub fn by_hand_on(disk: Arc<dyn Disk>, builder: ManagerBuilder) -> (Executor, Manager) {
+    let tasks = Executor::new();
+    let builder = builder.disk(disk, StoreOptions::new(64 * MIB)).tasks(&tasks).maintenance_interval(Duration::ZERO);
+    let manager = drive(&tasks, builder.build_async().expect("it begins")).expect("it is built");
+    (tasks, manager)
 }
 
 #[test]
