@@ -64,7 +64,7 @@ pub fn read(world: &mut World, store: &Store) -> Seen {
     for id in store.objects() {
         let object = store.object(id).expect("it is listed");
         let mut parts = BTreeMap::new();
-        for (part, piece) in &object.parts {
+        for (part, piece) in object.parts.iter() {
             let got = world.run(store.get(piece)).expect("it ends");
             let read = got.ok().map(|frame| {
                 let bytes = &frame[..piece.bytes()];
@@ -72,7 +72,7 @@ pub fn read(world: &mut World, store: &Store) -> Seen {
                 // Ours are of one byte each: another mixture is no piece that was put.
                 (if bytes.iter().all(|byte| *byte == first) { first } else { !first }, piece.bytes())
             });
-            parts.insert(*part, read);
+            parts.insert(part, read);
         }
         seen.insert(id, (object.meta.to_vec(), parts));
     }

@@ -143,7 +143,7 @@ fn what_is_durable_after_a_failed_sync_survives_every_power_cut() {
             let mut world = World::new(disk, world.frames.clone(), random.clone());
             let store = open(&mut world);
             let object = store.object(1).expect("it was durable");
-            let part = &object.parts[&0];
+            let part = object.parts.get(0).expect("a part");
             let read = world.run(store.get(part)).expect("it ends").expect("it is as it was put");
             assert!(read[..ALIGN].iter().all(|&byte| byte == 7), "order {at}");
             cuts += 1;
@@ -406,7 +406,7 @@ fn what_a_failed_commit_named_keeps_its_room_while_a_power_cut_may_bring_it_back
             let mut world = World::new(disk, world.frames.clone(), random.clone());
             let store = open(&mut world);
             if let Some(object) = store.object(1) {
-                let part = &object.parts[&0];
+                let part = object.parts.get(0).expect("a part");
                 let read = world.run(store.get(part)).expect("it ends").expect("it is as it was put");
                 assert!(read[..ALIGN].iter().all(|&byte| byte == 7), "seed {seed}");
                 back += 1;

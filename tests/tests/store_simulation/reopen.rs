@@ -203,8 +203,8 @@ impl Session<'_> {
         for id in self.store().objects() {
             let object = self.store().object(id).ok_or("an object is listed and is not there")?;
             let mut parts = BTreeMap::new();
-            for (part, piece) in &object.parts {
-                parts.insert(*part, (self.read(piece, window)?, piece.bytes()));
+            for (part, piece) in object.parts.iter() {
+                parts.insert(part, (self.read(piece, window)?, piece.bytes()));
             }
             seen.insert(id, Seen { meta: Meta(object.meta.to_vec()), parts });
         }

@@ -233,7 +233,7 @@ impl Session<'_> {
         let Some(expected) = self.model.live(object) else { return Ok(()) };
         let seen = self.store().object(object);
         let is = seen.as_ref().map(|seen| {
-            let parts = seen.parts.iter().map(|(part, piece)| (*part, piece.bytes()));
+            let parts = seen.parts.iter().map(|(part, piece)| (part, piece.bytes()));
             (Meta(seen.meta.to_vec()), parts.collect::<BTreeMap<_, _>>())
         });
         let should = expected.as_ref().map(|expected| {
@@ -244,7 +244,7 @@ impl Session<'_> {
             return Err(format!("object {object} is {is:?}, should be {should:?}"));
         }
         let (Some(seen), Some(expected)) = (seen, expected) else { return Ok(()) };
-        for (piece, content) in seen.parts.values().zip(expected.parts.values()) {
+        for ((_, piece), content) in seen.parts.iter().zip(expected.parts.values()) {
             self.begin_get(piece, *content);
         }
         Ok(())

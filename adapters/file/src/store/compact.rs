@@ -126,9 +126,9 @@ impl StoreShared {
     fn durable_in(&self, slabs: &BTreeSet<u32>) -> PiecesByLocation {
         let mut found = PiecesByLocation::new();
         for (id, object) in &self.map().objects {
-            for (part, piece) in &object.parts {
+            for (part, piece) in object.parts.iter() {
                 if let Some(place) = piece.location_in(slabs) {
-                    found.entry(place).or_default().push((*id, *part, Arc::clone(piece)));
+                    found.entry(place).or_default().push((*id, part, Arc::clone(piece)));
                 }
             }
         }

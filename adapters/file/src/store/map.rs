@@ -5,7 +5,7 @@
 use super::block::BlockWriter;
 use super::error::StoreError;
 use super::piece::Piece;
-use super::record::{LogRecord, MAX_META_BYTES, MAX_PARTS};
+use super::record::{LogRecord, MAX_META_BYTES, MAX_PARTS, META_BYTES, PIECE_BYTES};
 use super::space::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,64 @@ use std::sync::Arc;
 pub struct Object {
     /// The meta data that the last [`Change::Meta`] set; empty if none did.
     pub meta: Arc<[u8]>,
-    /// The committed parts, by their numbers.
-    pub parts: BTreeMap<u32, Arc<Piece>>,
+    /// The committed parts.
+    pub parts: ObjectParts,
+}
+
+/// The parts of an object, in the order of their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectParts(Parts);
+
+/// Most objects have one part: a table for it would take ten times its bytes.
+#[derive(Clone, Debug, Default)]
+enum Parts {
+    #[default]
+    None,
+    One(u32, Arc<Piece>),
+    Many(BTreeMap<u32, Arc<Piece>>),
+}
+
+impl ObjectParts {
+    /// The piece that is a part, by the part's number; `None` if there is no such part.
+    pub fn get(&self, part: u32) -> Option<&Arc<Piece>> {
+        match &self.0 {
+            Parts::None => None,
+            Parts::One(one, piece) => (*one == part).then_some(piece),
+            Parts::Many(parts) => parts.get(&part),
+        }
+    }
+
+    /// The numbers of the parts, and the pieces.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Piece>)> {
+        let (one, many) = match &self.0 {
+            Parts::None => (None, None),
+            Parts::One(part, piece) => (Some((*part, piece)), None),
+            Parts::Many(parts) => (None, Some(parts)),
+        };
+        one.into_iter().chain(many.into_iter().flatten().map(|(part, piece)| (*part, piece)))
+    }
+
+    /// Number of parts.
+    pub fn count(&self) -> usize {
+        match &self.0 {
+            Parts::None => 0,
+            Parts::One(..) => 1,
+            Parts::Many(parts) => parts.len(),
+        }
+    }
+
+    /// Sets a part, in place of any part with this number.
+    pub(super) fn insert(&mut self, part: u32, piece: Arc<Piece>) {
+        self.0 = match std::mem::take(&mut self.0) {
+            Parts::None => Parts::One(part, piece),
+            Parts::One(one, _) if one == part => Parts::One(part, piece),
+            Parts::One(one, first) => Parts::Many(BTreeMap::from([(one, first), (part, piece)])),
+            Parts::Many(mut parts) => {
+                parts.insert(part, piece);
+                Parts::Many(parts)
+            }
+        };
+    }
 }
 
 /// One of the changes that a commit makes durable.
@@ -109,7 +165,9 @@ impl ObjectMap {
             let id = change.object();
             let object = touched.entry(id).or_insert_with(|| self.objects.get(&id).cloned());
             match change {
-                Change::Meta { meta, .. } => *object = Some(Object { meta: meta[..].into(), parts: BTreeMap::new() }),
+                Change::Meta { meta, .. } => {
+                    *object = Some(Object { meta: meta[..].into(), parts: ObjectParts::default() });
+                }
                 Change::Piece { part, piece, .. } => {
                     object.get_or_insert_default().parts.insert(*part, Arc::clone(piece));
                 }
@@ -150,12 +208,42 @@ impl ObjectMap {
 impl Object {
     /// The records of the object in a snapshot.
     fn records(&self, object: u64) -> impl Iterator<Item = LogRecord<'_>> {
-        let pieces = self.parts.iter().map(move |(part, piece)| LogRecord::Piece(piece.entry(object, *part)));
+        let pieces = self.parts.iter().map(move |(part, piece)| LogRecord::Piece(piece.entry(object, part)));
         std::iter::once(LogRecord::Meta { object, meta: &self.meta }).chain(pieces)
     }
 
     /// Total bytes of the object's records in a snapshot.
     pub(super) fn bytes(&self) -> u64 {
-        self.records(0).map(|record| record.length() as u64).sum()
+        META_BYTES + self.meta.len() as u64 + PIECE_BYTES * self.parts.count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::PieceEntry;
+    use super::*;
+
+    #[test]
+    fn parts_come_in_the_order_of_their_numbers_and_a_later_one_replaces_an_earlier_one() {
+        let space = Arc::new(Space::new(1 << 20));
+        let piece = |crc| {
+            let entry = PieceEntry { object: 1, part: 0, slab: 1, page: 0, bytes: 7, crc };
+            Arc::new(Piece::recovered(&entry, Err(false), &space))
+        };
+        let mut object = Object { meta: [1, 2, 3][..].into(), ..Object::default() };
+        let mut expected = BTreeMap::new();
+        for (part, crc) in [(5, 1), (5, 2), (9, 3), (2, 4), (9, 5)] {
+            object.parts.insert(part, piece(crc));
+            expected.insert(part, crc);
+            assert_eq!(
+                object.parts.iter().map(|(part, piece)| (part, piece.crc)).collect::<BTreeMap<_, _>>(),
+                expected
+            );
+            assert!(object.parts.iter().map(|(part, _)| part).is_sorted());
+            assert_eq!(object.parts.count(), expected.len());
+            assert_eq!(object.bytes(), object.records(1).map(|record| record.length() as u64).sum::<u64>());
+            assert!(expected.iter().all(|(part, crc)| object.parts.get(*part).is_some_and(|piece| piece.crc == *crc)));
+            assert!(object.parts.get(1).is_none());
+        }
     }
 }

@@ -51,7 +51,7 @@ mod space;
 mod superblock;
 
 pub use error::StoreError;
-pub use map::{Change, Object};
+pub use map::{Change, Object, ObjectParts};
 pub use options::StoreOptions;
 pub use piece::Piece;
 pub use piece_io::PutResult;

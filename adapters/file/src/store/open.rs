@@ -292,25 +292,35 @@ async fn create_superblock(shared: &StoreShared, found: &StoreFiles, log: &mut L
 
 /// Builds the objects from a log's contents, and allocates the extents of their pieces.
 fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
-    let mut map = ObjectMap::default();
-    let mut entries: Vec<PieceEntry> = contents.parts.into_values().collect();
-    let mut last: Option<(PieceEntry, Arc<Piece>)> = None;
-    for (id, meta) in contents.objects {
-        // All empty meta data share one allocation.
-        let meta = if meta.is_empty() { Arc::default() } else { meta.into() };
-        map.objects.insert(id, Object { meta, parts: BTreeMap::new() });
-    }
+    let pieces = recover_all(contents.parts.values(), space);
+    let mut parts = contents.parts.into_keys().zip(pieces).peekable();
+    let objects = contents.objects.into_iter().map(|(id, meta)| {
+        let mut object = Object { meta, ..Object::default() };
+        while let Some(((_, part), piece)) = parts.next_if(|((of, _), _)| *of == id) {
+            object.parts.insert(part, piece);
+        }
+        (id, object)
+    });
+    // Parts are in the order of their objects' numbers, as objects are.
+    let objects = BTreeMap::from_iter(objects);
+    let bytes = objects.values().map(Object::bytes).sum();
+    ObjectMap { objects, bytes }
+}
+
+/// The pieces that entries name, in the order of the entries.
+fn recover_all<'a>(entries: impl Iterator<Item = &'a PieceEntry>, space: &Arc<Space>) -> Vec<Arc<Piece>> {
+    let mut entries: Vec<(&PieceEntry, usize)> = entries.zip(0..).collect();
+    let mut pieces: Vec<Option<Arc<Piece>>> = vec![None; entries.len()];
     // Sort by falling offset in each slab, as `Space::claim` requires.
-    entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
-    for entry in entries {
+    entries.sort_unstable_by_key(|(entry, _)| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
+    let mut last: Option<(&PieceEntry, usize)> = None;
+    for (entry, at) in entries {
         // Entries with the same location, which follow one another, are one piece in several parts or objects.
-        let known = last.filter(|(known, _)| known.is_same_piece(&entry));
-        let piece = known.map_or_else(|| recover(&entry, space), |(_, piece)| piece);
-        map.objects.entry(entry.object).or_default().parts.insert(entry.part, Arc::clone(&piece));
-        last = Some((entry, piece));
+        let known = last.filter(|(known, _)| known.is_same_piece(entry)).and_then(|(_, at)| pieces[at].clone());
+        pieces[at] = Some(known.unwrap_or_else(|| recover(entry, space)));
+        last = Some((entry, at));
     }
-    map.bytes = map.objects.values().map(Object::bytes).sum();
-    map
+    pieces.into_iter().flatten().collect()
 }
 
 /// The piece that an entry names. Its extent is missing if the slab is missing or too short, or another piece overlaps.

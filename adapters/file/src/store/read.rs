@@ -11,12 +11,13 @@ use super::space::MAX_FILE_NUMBER;
 use crate::disk::{Disk, DiskRequest, StoreFile, submit};
 use crate::frame::Frame;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The contents of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogContents {
     /// The meta data of each object, by the object's number.
-    pub objects: BTreeMap<u64, Box<[u8]>>,
+    pub objects: BTreeMap<u64, Arc<[u8]>>,
     /// Entries by object and part: a map for each object would take several times the memory.
     pub parts: BTreeMap<(u64, u32), PieceEntry>,
     /// Bytes of a snapshot of these contents, in which each object counts as [`OBJECT_BYTES`] plus its meta data.
@@ -305,7 +306,8 @@ impl LogContents {
 
     /// Adds an object without parts. The caller must have removed any object of that number.
     fn add_object(&mut self, object: u64, meta: &[u8]) {
-        self.objects.insert(object, meta.into());
+        // All empty meta data share one allocation.
+        self.objects.insert(object, if meta.is_empty() { Arc::default() } else { meta.into() });
         self.bytes += OBJECT_BYTES + meta.len() as u64;
     }
 

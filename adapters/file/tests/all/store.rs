@@ -79,7 +79,7 @@ fn a_piece_may_have_several_names() {
     let pages = (PIECE as u64).next_multiple_of(4096);
     let holds = |fixture: &StoreFixture, names: &[(u64, u32)]| {
         for &(object, part) in names {
-            let piece = Arc::clone(&fixture.store.object(object).expect("it is there").parts[&part]);
+            let piece = Arc::clone(fixture.store.object(object).expect("it is there").parts.get(part).expect("a part"));
             assert!(fixture.holds(&piece, 2), "{object} {part}");
         }
         assert_eq!(fixture.store.stats().live, 2 * pages, "its bytes are there once");

@@ -88,7 +88,7 @@ impl StoreFixture {
 
     pub fn part(&self, object: u64) -> Arc<Piece> {
         let object = self.store.object(object).expect("it is there");
-        Arc::clone(&object.parts[&0])
+        Arc::clone(object.parts.get(0).expect("a part"))
     }
 }
 

@@ -15,6 +15,7 @@ use super::stats::Waited;
 use super::{BufferOptions, ManagerShared, TierStorage};
 use crate::ledger::{BufferId, LedgerEvent, Medium, Refusal, RefusalReason};
 use futures_channel::oneshot;
+use smallvec::smallvec;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +24,7 @@ use terrace_file::store::MAX_PARTS;
 
 /// A caller that waits for the answer to its allocation request.
 pub(super) struct AllocationWaiter {
-    pub name: Option<(String, u64)>,
+    pub name: Option<(Arc<str>, u64)>,
     pub chunk: usize,
     /// Bytes of the buffer's metadata.
     pub metadata_bytes: u64,
@@ -44,13 +45,13 @@ impl State {
         let mut buffer = BufferState::new(id, bytes, waiter.chunk, waiter.name);
         buffer.metadata_bytes = waiter.metadata_bytes;
         let buffer = Arc::new(buffer);
-        if let Some(name) = buffer.name() {
-            self.names.insert(name.into(), Some(id));
+        if let Some(named) = &buffer.named {
+            self.names.insert(Arc::clone(&named.name), Some(id));
         }
         self.buffers.insert(id, Arc::clone(&buffer));
         match shared.medium(tier) {
             Medium::File => {
-                buffer.copies().put(tier, TierCopy::Pieces(vec![None; buffer.chunks(0, bytes).len()]));
+                buffer.copies().put(tier, TierCopy::Pieces(smallvec![None; buffer.chunks(0, bytes).len()]));
                 // If no caller waits any more, the buffer is freed.
                 waiter.sender.send(Ok(buffer)).err().map(|_| LedgerEvent::Free { id })
             }
@@ -72,14 +73,15 @@ impl State {
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::BadName`].
-    pub(super) fn claim_name(&mut self, name: String) -> Result<(String, u64), Error> {
+    pub(super) fn claim_name(&mut self, name: String) -> Result<(Arc<str>, u64), Error> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Error::BadName { bytes: name.len(), most: MAX_NAME_BYTES });
         }
-        if self.names.contains_key(&name) {
+        if self.names.contains_key(&*name) {
             return Err(Error::NameTaken(name));
         }
-        self.names.insert(name.clone(), None);
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name), None);
         self.next_object += 1;
         Ok((name, self.next_object - 1))
     }
@@ -103,7 +105,7 @@ impl State {
     pub(super) fn dismiss(&mut self, ticket: u64) -> Option<AllocationWaiter> {
         let waiter = self.allocations.remove(&ticket)?;
         self.metadata -= waiter.metadata_bytes;
-        self.forget_name(waiter.name.as_ref().map(|(name, _)| name.as_str()));
+        self.forget_name(waiter.name.as_ref().map(|(name, _)| &**name));
         Some(waiter)
     }
 }

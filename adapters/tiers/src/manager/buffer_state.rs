@@ -47,7 +47,7 @@ pub(super) struct BufferState {
 /// The name of a named buffer, and what makes it durable.
 #[derive(Debug)]
 pub(super) struct NameRecord {
-    pub name: String,
+    pub name: Arc<str>,
     /// Number of the buffer's object in the store.
     pub object: u64,
     /// Serialises syncs and removal, so that an earlier state never overwrites a later one in the store.
@@ -57,7 +57,7 @@ pub(super) struct NameRecord {
 }
 
 /// The copy of a buffer in a file tier: for each chunk its piece and the piece's version.
-pub(super) type Pieces = Vec<Option<(Arc<Piece>, u64)>>;
+pub(super) type Pieces = SmallVec<[Option<(Arc<Piece>, u64)>; 1]>;
 
 /// The version of each chunk; most buffers have one chunk.
 pub(super) type Versions = SmallVec<[u64; 2]>;
@@ -87,7 +87,7 @@ pub(super) struct BufferCopies {
 
 impl BufferState {
     /// State of a buffer without copies.
-    pub(super) fn new(id: BufferId, bytes: u64, chunk: usize, name: Option<(String, u64)>) -> Self {
+    pub(super) fn new(id: BufferId, bytes: u64, chunk: usize, name: Option<(Arc<str>, u64)>) -> Self {
         let named = |(name, object)| {
             let (sync_lock, durable_tier) = (async_lock::Mutex::new(()), OnceLock::new());
             Box::new(NameRecord { name, object, sync_lock, durable_tier })
@@ -168,7 +168,7 @@ impl BufferState {
 
     /// Name of the buffer, if it has one.
     pub(super) fn name(&self) -> Option<&str> {
-        self.named.as_ref().map(|named| named.name.as_str())
+        self.named.as_ref().map(|named| &*named.name)
     }
 
     /// Waits until the brief leases that are held have ended. Any thread may hold one, but none waits for another's.

@@ -35,7 +35,7 @@ struct BufferMeta {
     tenant: u16,
     bytes: u64,
     chunk: u32,
-    name: String,
+    name: Arc<str>,
 }
 
 impl BufferMeta {
@@ -54,13 +54,13 @@ impl BufferMeta {
         let tenant = u16::from_le_bytes(*header[2..].first_chunk()?);
         let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
         let bytes = u64::from_le_bytes(*header[8..].first_chunk()?);
-        let name = String::from_utf8(name.to_vec()).ok()?;
+        let name = std::str::from_utf8(name).ok()?;
         let sound = header[0] == VERSION
             && chunk > 0
             && chunk.is_multiple_of(ALIGN as u32)
             && bytes > 0
             && bytes.div_ceil(chunk.into()) <= MAX_PARTS.into();
-        sound.then_some(Self { tenant, bytes, chunk, name })
+        sound.then(|| Self { tenant, bytes, chunk, name: name.into() })
     }
 
     fn chunks(&self) -> u64 {
@@ -73,7 +73,7 @@ impl BufferMeta {
         object
             .parts
             .iter()
-            .all(|(part, piece)| left(*part).is_some_and(|left| piece.bytes() as u64 == left.min(self.chunk.into())))
+            .all(|(part, piece)| left(part).is_some_and(|left| piece.bytes() as u64 == left.min(self.chunk.into())))
     }
 }
 
@@ -159,19 +159,21 @@ impl ManagerShared {
     pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
         for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
             let (mut chunks, cap) = (0, store.stats().cap);
-            for number in store.objects() {
+            let numbers = store.objects();
+            self.state().names.reserve(numbers.len());
+            for number in numbers {
                 let Some(object) = store.object(number) else { continue };
                 let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
                 // Managers assign object numbers in sequence from 1 on, so a number this large is another program's.
                 let meta = BufferMeta::decode(&object.meta).filter(|_| number < u64::MAX / 2).ok_or_else(unknown)?;
                 if u64::from(meta.chunk) > most {
-                    return Err(Error::Chunks { name: meta.name, bytes: meta.chunk });
+                    return Err(Error::Chunks { name: meta.name.as_ref().into(), bytes: meta.chunk });
                 }
                 if self.state().names.contains_key(&meta.name) {
-                    return Err(Error::Twice(meta.name));
+                    return Err(Error::Twice(meta.name.as_ref().into()));
                 }
                 if !meta.fits(&object) {
-                    return Err(Error::BadBuffer(meta.name));
+                    return Err(Error::BadBuffer(meta.name.as_ref().into()));
                 }
                 chunks += meta.chunks();
                 if chunks > cap / CHUNK_RECORDS {
@@ -198,8 +200,8 @@ impl ManagerShared {
         let buffer = outcome.try_recv().ok().flatten().ok_or(Error::NoRoom { tier })??;
         let _ = buffer.named.as_ref().map(|named| named.durable_tier.set(tier));
         let mut copies = buffer.copies();
-        for (part, piece) in &object.parts {
-            let chunk = *part as usize;
+        for (part, piece) in object.parts.iter() {
+            let chunk = part as usize;
             copies.wrote(chunk..chunk + 1);
             copies.put_piece(tier, chunk, piece);
         }

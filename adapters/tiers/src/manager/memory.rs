@@ -14,7 +14,7 @@ use crate::ledger::{self, BufferId, LedgerEvent, Medium};
 use std::sync::Arc;
 use terrace_core::Slot;
 use terrace_core::residence::Tier;
-use terrace_file::{CACHE_LINE, FramePool, Piece};
+use terrace_file::{CACHE_LINE, FramePool, Object, Piece};
 
 /// Bytes of metadata of every buffer: its state with reference counts, the user's handle, its entry in the manager's
 /// table, and what the ledger and the memory's allocator keep for it.
@@ -23,12 +23,18 @@ const DESCRIPTION: u64 =
         as u64;
 
 /// Additional bytes of metadata of a named buffer: the record of its name and its entry in the manager's table; in the
-/// store, the object's entry (its number and 40 bytes), the reference counts of its metadata, and the first node of its
-/// parts (176 bytes). Tables of names and objects are at least half full, so their entries count twice.
-const NAMED: u64 = (size_of::<NameRecord>() + 2 * size_of::<(String, Option<BufferId>)>() + 2 * 48 + 16 + 176) as u64;
+/// store, the object's entry (its number and itself), and the reference counts of the name and of the store's metadata. A
+/// table of names that grows has up to four places for each, a table of objects is at least half full.
+const NAMED: u64 = (size_of::<NameRecord>()
+    + 4 * (size_of::<(Arc<str>, Option<BufferId>)>() + 1)
+    + 2 * size_of::<(u64, Object)>()
+    + 2 * 16) as u64;
 
-/// Number of copies of the name: in the buffer, in the manager's table, in the store's metadata.
-const NAMES: u64 = 3;
+/// Number of copies of the name: in the manager, in the store's metadata.
+const NAMES: u64 = 2;
+
+/// Bytes of the first node of an object's table of parts: one part needs none.
+const PARTS: u64 = 192;
 
 /// Bytes that the version of a chunk takes.
 const VERSION: u64 = size_of::<u64>() as u64;
@@ -111,7 +117,8 @@ impl ManagerShared {
         let files = self.tiers().filter(|tier| self.medium(*tier) == Medium::File).count() as u64;
         let durable = if name.is_some() && files > 0 { DURABLE } else { 0 };
         let chunks = bytes.div_ceil(chunk as u64).saturating_mul(VERSION + files * PIECE + durable);
-        let named = name.map_or(0, |name| NAMED + NAMES * name.len() as u64);
+        let parts = if bytes > chunk as u64 { PARTS } else { 0 };
+        let named = name.map_or(0, |name| NAMED + NAMES * name.len() as u64 + parts);
         (DESCRIPTION + named).saturating_add(chunks)
     }
 

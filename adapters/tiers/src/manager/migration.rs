@@ -291,7 +291,7 @@ impl ManagerShared {
             let copies = buffer.copies();
             (copies.versions.clone(), copies.pieces(to).cloned())
         };
-        self.for_each_chunk(0..versions.len(), |shared, chunk| {
+        let pieces = self.for_each_chunk(0..versions.len(), |shared, chunk| {
             let version = versions[chunk];
             let kept = old.as_ref().and_then(|old| old[chunk].clone()).filter(|(_, has)| *has == version);
             let (buffer, source, store) = (Arc::clone(buffer), source.clone(), store.clone());
@@ -303,8 +303,8 @@ impl ManagerShared {
                 let frame = shared.chunk(&buffer, source, chunk).await?;
                 Ok(Some((store.put_here(frame, buffer.chunk_bytes(chunk)).await.result?, version)))
             }
-        })
-        .await
+        });
+        Ok(pieces.await?.into_iter().collect())
     }
 
     /// Returns a chunk of a source as a frame: in memory where it is, if it fills whole pages.

@@ -44,7 +44,7 @@ pub(super) struct State {
     /// more.
     pub stale: Option<BufferId>,
     /// Names in use, each with its buffer; `None` while the buffer is being allocated and has no id.
-    pub names: BTreeMap<String, Option<BufferId>>,
+    pub names: HashMap<Arc<str>, Option<BufferId>>,
     pub next_object: u64,
     pub tombstones: Tombstones,
     /// Total bytes of the buffers whose lease words are marked as counted.
@@ -86,7 +86,7 @@ impl State {
             waiters: HashMap::new(),
             requested: BTreeSet::new(),
             stale: None,
-            names: BTreeMap::new(),
+            names: HashMap::new(),
             next_object: 1,
             tombstones: Tombstones::default(),
             pinned: 0,

@@ -85,7 +85,7 @@ fn a_log_that_is_full_on_a_full_disk_is_followed_by_another() {
         let piece = Arc::clone(&held[round as usize % held.len()]);
         store.commit(vec![Change::Piece { object: round % 8, part: 0, piece }]).wait().expect("durable");
     }
-    let kept = |object: u64| Arc::clone(&store.object(object).expect("there").parts[&0]);
+    let kept = |object: u64| Arc::clone(store.object(object).expect("there").parts.get(0).expect("a part"));
     for object in 0..8 {
         // The last of the 200 rounds that wrote it.
         let byte = ((192 + object) % held.len() as u64) as u8;
