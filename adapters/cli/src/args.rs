@@ -30,6 +30,8 @@ pub enum Command {
     Record(RecordCommand),
     /// Say what was found on this machine, what is missing, and what to install.
     Doctor(DoctorArgs),
+    /// Say which settings hold here, and where each value came from.
+    Config(ConfigArgs),
     /// Say which tiers this machine has: GPU, memory, disks; how fast they are, and why each is what it is.
     Tiers(TiersArgs),
     /// Measure.
@@ -150,6 +152,32 @@ pub struct DoctorArgs {
     /// Which driver to use.
     #[command(flatten)]
     pub driver: DriverArgs,
+}
+
+const CONFIG_HELP: &str = "\
+Examples:
+  terrace config
+  TERRACE_MEMORY=2GiB terrace config --preset training
+  terrace config --file terrace.toml --json | jq '.settings[] | select(.from != \"default\")'
+
+A file is TOML: keys are the settings' names, such as memory = \"2GiB\"; [[directory]] tables with path, cap and kind name
+directories for a manager's files.
+
+Exit codes: 0 when every value can be taken; 2 when one cannot: one error says where it stands and what is allowed.";
+
+/// Arguments of `terrace config`.
+#[derive(Args, Debug)]
+#[command(after_help = CONFIG_HELP)]
+pub struct ConfigArgs {
+    /// The file to read in place of the one that TERRACE_CONFIG names.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The preset to start from: usual, device, inference, training or constrained.
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
+    /// Print JSON in place of the table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod config;
 mod convert;
 mod doctor;
 mod failure;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Record(RecordCommand::Convert { input, output }) => convert::run(&input, &output),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Tiers(args) => tiers::run(&args),
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
     };

@@ -59,6 +59,11 @@ pub enum EngineKind {
     Threads,
 }
 
+impl EngineKind {
+    /// All, in the order of the words of the setting `engine`.
+    pub const ALL: [Self; 3] = [Self::Best, Self::IoUring, Self::Threads];
+}
+
 /// An open, locked directory of a store.
 pub struct Directory {
     path: PathBuf,

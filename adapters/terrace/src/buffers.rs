@@ -19,7 +19,7 @@ use terrace_core::{AllocError, Cause, Counters, Stats};
 /// Number of buffers that each bucket keeps by default.
 ///
 /// Enough for a double-buffered pipeline four stages deep.
-pub const BUCKET_CAP: usize = 8;
+pub const BUCKET_CAP: usize = terrace_core::settings::POOLED_PER_BUCKET.default.number() as usize;
 /// Buckets by size, from 16 bytes on: four for each power of two, so that sizes in one bucket differ by at most 25 %.
 const SIZE_CLASSES: SizeClasses = match SizeClasses::new(16, 4) {
     Ok(steps) => steps,
@@ -121,6 +121,20 @@ impl<B: PoolBuffer> BufferPool<B> {
     /// A pool that keeps at most [`BUCKET_CAP`] buffers per bucket.
     pub fn new() -> Self {
         Self::with_cap(BUCKET_CAP)
+    }
+
+    /// A pool that keeps as many buffers per bucket as a configuration's `pooled_per_bucket`.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace::{Config, buffers::BufferPool};
+    /// let pool = BufferPool::<Vec<u8>>::of(&Config::builder().pooled_per_bucket(1).build()?);
+    /// drop((pool.take(64)?, pool.take(64)?));
+    /// assert_eq!(pool.stats().pooled, 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of(config: &crate::Config) -> Self {
+        Self::with_cap(config.pooled_per_bucket as usize)
     }
 
     /// A pool that keeps at most `cap` buffers per bucket (0: none).

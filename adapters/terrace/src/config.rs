@@ -1,13 +1,42 @@
 //! How much memory, kept how: one configuration for everything.
 //!
-//! Promises upward: a [`Config`] is always valid; it is made of [`Values`] by one check, whether they come from a
-//! [`Builder`], a preset, `TERRACE_*` variables or a file (feature `serde`). Every error names the setting, the value
-//! and what is allowed.
+//! Promises upward: a [`Config`] is always valid; it is made of a [`Builder`] by one check, whether the values come from code, a
+//! preset, `TERRACE_*` variables or a file. Every error names the place, the setting, the value and what is allowed.
 //! Asks from below: names, ranges and defaults from the core's table.
 //!
-//! All act on a device that is opened with [`Options`](crate::device::DeviceOptions) made of a configuration, and on
-//! [`Device::first`](crate::Device::first), which reads the variables over [`Config::device`]. Those with a star act on
-//! an arena too, by [`Config::arena`] and [`Fit`].
+//! # Which value holds
+//!
+//! [`Builder::load`] takes what stands further down over what stands above; `terrace config` prints what holds, and where each
+//! value came from:
+//!
+//! 1. the defaults, in the table below;
+//! 2. a preset, wherever it was chosen: `preset = "training"` in the file, `TERRACE_PRESET`, or a call such as [`Config::training`];
+//! 3. calls before `load`: what the program wants if its user says nothing;
+//! 4. the TOML file that `TERRACE_CONFIG` names (feature `toml`);
+//! 5. the other `TERRACE_*` variables;
+//! 6. calls after `load`: what the program insists on;
+//! 7. changes while it runs: `Manager::set`, and `host::Setting::apply` for the allocator of programs.
+//!
+//! ```toml
+//! # TERRACE_CONFIG=/etc/terrace.toml
+//! preset = "constrained"
+//! device_fraction = 0.8
+//! memory = "2GiB"          # sizes as text, or whole bytes as a number
+//! pressure = [0.5, 0.7, 0.9]
+//!
+//! [[directory]]            # files of a manager
+//! path = "/mnt/nvme/terrace"
+//! cap = "100GiB"
+//! kind = "nvme"            # nvme, ssd or hdd; found out where it is not said
+//! ```
+//!
+//! # Settings
+//!
+//! The first eleven act on a device that is opened with [`Options`](crate::device::DeviceOptions) made of a configuration, and on
+//! [`Device::first`](crate::Device::first), which loads over [`Config::device`]. Those with a star act on an arena too, by
+//! [`Config::arena`] and [`Fit`]; `pooled_per_bucket` on a [`BufferPool`](crate::buffers::BufferPool), by `of`. A manager that is
+//! built of a configuration (`ManagerBuilder::from`) takes the others, and `min_free`, and leaves `device_fraction` to the devices
+//! that it is given; the allocator for programs has [variables of its own](https://docs.rs/terrace-host).
 //!
 //! | setting | variable | values | default |
 //! | --- | --- | --- | --- |
@@ -17,29 +46,47 @@
 //! | `segment` * | `TERRACE_SEGMENT` | whole bytes from 1 to 256TiB, at least `granule` | `16MiB` |
 //! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | a whole number from 0 to 4294967295 | `8`; on a device 64, within the 64KiB that each stream keeps |
 //! | `device_fraction` | `TERRACE_DEVICE_FRACTION` | a number above 0, at most 1 | `0.9` |
-//! | `min_free` | `TERRACE_MIN_FREE` | whole bytes below 2^64, such as 512MiB or 12G | `512MiB`, at most an eighth of the device; where `capacity` is set, on devices that share the host's memory only |
+//! | `min_free` | `TERRACE_MIN_FREE` | whole bytes below 2^64, such as 512MiB or 12G | `512MiB`, at most an eighth of the device, or of the machine's memory under a manager; where `capacity` is set, on devices that share the host's memory only |
 //! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | on or off (also 1 or 0, true or false) | `off` |
 //! | `pressure` | `TERRACE_PRESSURE` | three rising shares with commas, above 0, at most 1, such as 0.6,0.8,0.95 | `0.6,0.8,0.95` |
 //! | `strategy` * | `TERRACE_STRATEGY` | good, best, first or worst | `best` |
 //! | `fallback` | `TERRACE_FALLBACK` | on or off (also 1 or 0, true or false) | `off` |
+//! | `memory` | `TERRACE_MEMORY` | whole bytes below 2^64, such as 512MiB or 12G | half of what is available; a quarter for training, an eighth where it is constrained |
+//! | `pinned_cap` | `TERRACE_PINNED_CAP` | whole bytes below 2^64, such as 512MiB or 12G | three quarters of what memory and devices may have |
+//! | `chunk` | `TERRACE_CHUNK` | a multiple of 4KiB from 4KiB to 2097148KiB | `1MiB` |
+//! | `staging` | `TERRACE_STAGING` | whole bytes below 2^64, such as 512MiB or 12G | `8MiB` |
+//! | `share_of_disk` | `TERRACE_SHARE_OF_DISK` | a number above 0, at most 1 | `0.25` |
+//! | `maintenance_interval` | `TERRACE_MAINTENANCE_INTERVAL` | milliseconds (250, 250ms), seconds (2s) or never | `250ms` |
+//! | `policy` | `TERRACE_POLICY` | lru, sieve or s3-fifo | `s3-fifo` |
+//! | `engine` | `TERRACE_ENGINE` | best, io-uring or threads | `best` |
 //!
 //! Sizes are in powers of 1024, in each spelling: see [`parse_bytes`].
 
 mod builder;
+mod directory;
+#[cfg(feature = "toml")]
+mod file;
+#[cfg(all(feature = "tiers", target_os = "linux"))]
+mod manager;
+mod origin;
+#[cfg(feature = "serde")]
+mod serial;
 
 pub use builder::Builder;
-use std::fmt;
+use builder::{SURFACES, of};
+pub use directory::{DirectoryConfig, DirectoryKind};
+pub use origin::{ConfigError, ConfigProblem, Origin};
 use std::ops::Deref;
 use terrace_core::Fit;
 use terrace_core::arena::ArenaSettings;
 pub use terrace_core::settings::parse_bytes;
-use terrace_core::settings::{self, Allowed, Profile, Spec, Surface, Value};
+use terrace_core::settings::{self, ChosenSettings, Profile, Spec, Value};
 
 /// The plain values of a configuration; [`Values::check`] makes a [`Config`] of them.
 ///
 /// What each may be is in the table of [`config`](self).
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Values {
     /// The most bytes to hold; 0: what the device has, within `device_fraction` and `min_free`.
     pub capacity: u64,
@@ -68,59 +115,45 @@ pub struct Values {
 
 impl Default for Values {
     fn default() -> Self {
-        Self::of(Profile::Usual)
+        Self::of(&ChosenSettings::default())
     }
 }
 
 impl Values {
-    /// The defaults of a profile.
-    fn of(profile: Profile) -> Self {
-        let default = |spec: Spec| spec.of(profile).default;
+    /// What was chosen, which has been checked.
+    fn of(chosen: &ChosenSettings) -> Self {
+        let of = |spec: Spec| chosen.of(&spec);
         Self {
-            capacity: default(settings::CAPACITY).number(),
-            granule: default(settings::GRANULE).number(),
-            small_threshold: default(settings::SMALL_THRESHOLD).number(),
-            segment: default(settings::SEGMENT).number(),
-            pooled_per_bucket: default(settings::POOLED_PER_BUCKET).number() as u32,
-            device_fraction: default(settings::DEVICE_FRACTION).share(),
-            min_free: default(settings::MIN_FREE).number(),
-            zero_fresh: default(settings::ZERO_FRESH).is_on(),
-            pressure: default(settings::PRESSURE).shares(),
-            strategy: Fit::ALL[default(settings::STRATEGY).word()],
-            fallback: default(settings::FALLBACK).is_on(),
+            capacity: of(settings::CAPACITY).number(),
+            granule: of(settings::GRANULE).number(),
+            small_threshold: of(settings::SMALL_THRESHOLD).number(),
+            segment: of(settings::SEGMENT).number(),
+            pooled_per_bucket: of(settings::POOLED_PER_BUCKET).number() as u32,
+            device_fraction: of(settings::DEVICE_FRACTION).share(),
+            min_free: of(settings::MIN_FREE).number(),
+            zero_fresh: of(settings::ZERO_FRESH).is_on(),
+            pressure: of(settings::PRESSURE).shares(),
+            strategy: Fit::ALL[of(settings::STRATEGY).word()],
+            fallback: of(settings::FALLBACK).is_on(),
         }
     }
 
-    /// Sets what a row of the table names to a value that the row accepts.
-    fn set(&mut self, name: &str, value: Value) {
-        match name {
-            "capacity" => self.capacity = value.number(),
-            "granule" => self.granule = value.number(),
-            "small_threshold" => self.small_threshold = value.number(),
-            "segment" => self.segment = value.number(),
-            "pooled_per_bucket" => self.pooled_per_bucket = value.number() as u32,
-            "device_fraction" => self.device_fraction = value.share(),
-            "min_free" => self.min_free = value.number(),
-            "zero_fresh" => self.zero_fresh = value.is_on(),
-            "pressure" => self.pressure = value.shares(),
-            "strategy" => self.strategy = Fit::ALL[value.word()],
-            "fallback" => self.fallback = value.is_on(),
-            _ => {}
-        }
-    }
-
-    /// The value of a setting, and its text; `None` where any value of its type will do.
-    fn bounded(&self, name: &str) -> Option<(Value, String)> {
-        let [moderate, high, critical] = self.pressure;
-        let number = |number: u64| Some((Value::Number(number), number.to_string()));
-        match name {
-            "capacity" => number(self.capacity),
-            "granule" => number(self.granule),
-            "segment" => number(self.segment),
-            "device_fraction" => Some((Value::Share(self.device_fraction), self.device_fraction.to_string())),
-            "pressure" => Some((Value::Shares(self.pressure), format!("{moderate},{high},{critical}"))),
-            _ => None,
-        }
+    /// The value of a setting by its name.
+    fn get(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "capacity" => Value::Number(self.capacity),
+            "granule" => Value::Number(self.granule),
+            "small_threshold" => Value::Number(self.small_threshold),
+            "segment" => Value::Number(self.segment),
+            "pooled_per_bucket" => Value::Number(self.pooled_per_bucket.into()),
+            "device_fraction" => Value::Share(self.device_fraction),
+            "min_free" => Value::Number(self.min_free),
+            "zero_fresh" => Value::Switch(self.zero_fresh),
+            "pressure" => Value::Shares(self.pressure),
+            "strategy" => Value::Word(self.strategy as usize),
+            "fallback" => Value::Switch(self.fallback),
+            _ => return None,
+        })
     }
 
     /// Checks everything.
@@ -128,14 +161,7 @@ impl Values {
     /// # Errors
     /// The first setting that is out of bounds.
     pub fn check(self) -> Result<Config, ConfigError> {
-        let checked = settings::check(Surface::Config, |name| self.bounded(name).map(|(value, _)| value));
-        match checked {
-            Ok(()) => Ok(Config(self)),
-            Err(bad) => {
-                let value = self.bounded(bad.name).map_or(String::new(), |(_, text)| text);
-                Err(ConfigError { name: bad.name.into(), value, allowed: bad.allowed })
-            }
-        }
+        Builder::from(self).build()
     }
 }
 
@@ -150,40 +176,57 @@ impl Values {
 /// assert_eq!(error.to_string(), "granule is `100`; allowed: a power of two from 1 to 2MiB");
 /// # Ok::<(), terrace::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(try_from = "Values", into = "Values")
-)]
-pub struct Config(Values);
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    values: Values,
+    builder: Builder,
+}
+
+/// A setting as a configuration has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigRow {
+    /// Its row in the table of settings.
+    pub spec: &'static Spec,
+    /// Its value as text.
+    pub value: String,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+/// Configurations are equal when their values are, wherever these came from.
+impl PartialEq for Config {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |spec: &Spec| self.builder.settings.of(spec) == other.builder.settings.of(spec);
+        of(&SURFACES).all(same) && self.builder.directories == other.builder.directories
+    }
+}
 
 impl Config {
     /// Starts from the defaults.
     pub fn builder() -> Builder {
-        Builder::from(Values::default())
+        Builder::default()
     }
 
     /// Starts from values for serving a model.
     ///
     /// Many sizes come back, so more of each is kept than by default, on a device too.
     pub fn inference() -> Builder {
-        Values::of(Profile::Inference).into()
+        Builder::of(Profile::Inference)
     }
 
     /// Starts from values for a small or shared device: little is kept, segments are small.
     pub fn constrained() -> Builder {
-        Values::of(Profile::Constrained).into()
+        Builder::of(Profile::Constrained)
     }
 
     /// Starts from values for training: steps repeat, segments are large.
     pub fn training() -> Builder {
-        Values::of(Profile::Training).into()
+        Builder::of(Profile::Training)
     }
 
     /// Starts from what a device has when nothing is said: `DeviceOptions::default()`, as values.
     pub fn device() -> Builder {
-        Values::of(Profile::Device).into()
+        Builder::of(Profile::Device)
     }
 
     /// What an arena is to be told: `base`, for its kind of source, with this configuration's values.
@@ -210,7 +253,56 @@ impl Config {
 
     /// Starts from this configuration.
     pub fn to_builder(&self) -> Builder {
-        Builder::from(self.0.clone())
+        self.builder.clone()
+    }
+
+    /// All settings in the order of the table, with where their values came from.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace::{Config, config::Origin};
+    /// let config = Config::training().set("chunk", "64KiB")?.build()?;
+    /// let row = |name: &str| config.rows().find(|row| row.spec.name == name).unwrap();
+    /// assert_eq!((row("chunk").value.as_str(), row("chunk").origin), ("64KiB", Origin::Code));
+    /// assert_eq!(row("segment").origin.to_string(), "preset training");
+    /// # Ok::<(), terrace::ConfigError>(())
+    /// ```
+    pub fn rows(&self) -> impl Iterator<Item = ConfigRow> {
+        of(&SURFACES).map(|spec| self.row(spec))
+    }
+
+    /// A setting's value as text, by its name.
+    pub fn text(&self, name: &str) -> Option<String> {
+        of(&SURFACES).find(|spec| spec.name == name).map(|spec| self.row(spec).value)
+    }
+
+    /// Parses the text of a variable for a setting of any surface.
+    ///
+    /// # Errors
+    /// A value that the setting does not accept.
+    pub fn parse(spec: &Spec, variable: &'static str, text: &str) -> Result<Value, ConfigError> {
+        let refused = || ConfigError::value(variable, text, spec.allowed, Origin::Variable(variable));
+        spec.allowed.parse(text.trim()).ok_or_else(refused)
+    }
+
+    /// What was chosen in the table of settings.
+    pub fn settings(&self) -> &ChosenSettings {
+        &self.builder.settings
+    }
+
+    /// The directories for files of a manager.
+    pub fn directories(&self) -> &[DirectoryConfig] {
+        &self.builder.directories
+    }
+
+    /// The preset whose values hold where nothing is set, and where it was chosen.
+    pub fn preset(&self) -> (&'static str, Origin) {
+        (origin::word(self.builder.settings.profile()), self.builder.preset.clone())
+    }
+
+    fn row(&self, spec: &'static Spec) -> ConfigRow {
+        let value = spec.text(self.builder.settings.of(spec)).to_string();
+        ConfigRow { spec, value, origin: self.builder.origin_of(spec) }
     }
 }
 
@@ -218,7 +310,7 @@ impl Deref for Config {
     type Target = Values;
 
     fn deref(&self) -> &Values {
-        &self.0
+        &self.values
     }
 }
 
@@ -232,25 +324,6 @@ impl TryFrom<Values> for Config {
 
 impl From<Config> for Values {
     fn from(config: Config) -> Self {
-        config.0
+        config.values
     }
 }
-
-/// A setting that cannot be taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The setting or variable.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-    /// What would be allowed.
-    pub allowed: Allowed,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is `{}`; allowed: {}", self.name, self.value.escape_debug(), self.allowed)
-    }
-}
-
-impl std::error::Error for ConfigError {}

@@ -40,8 +40,8 @@ impl Device {
     /// CUDA needs the feature `cuda` and a driver that works. The device's [name](terrace_device::Device::name) tells
     /// which it is; [`Device::cuda`] tells why CUDA does not work.
     ///
-    /// The environment variables of [`config`](crate::config) set the device's options. If one of them is invalid, none
-    /// has an effect, and standard error says so once.
+    /// The file that `TERRACE_CONFIG` names and the environment variables of [`config`](crate::config) set the device's options. If
+    /// one of them is invalid, none has an effect, and standard error says so once.
     ///
     /// # Example
     /// ```
@@ -50,7 +50,7 @@ impl Device {
     /// assert!(device.stream().is_ok());
     /// ```
     pub fn first() -> Self {
-        let config = Config::device().environment().and_then(Builder::build);
+        let config = Config::device().load().and_then(Builder::build);
         let options = config.map(|config| DeviceOptions::from(&config)).map_err(|error| error.to_string());
         let device = options.and_then(|options| Self::first_with(options).map_err(|error| error.to_string()));
         device
@@ -116,7 +116,7 @@ impl Device {
 fn tell(error: &str) {
     static TOLD: Once = Once::new();
     // The result is dropped: without standard error there is nowhere to report to.
-    TOLD.call_once(|| _ = writeln!(io::stderr(), "terrace: {error}; the TERRACE_* variables do not act"));
+    TOLD.call_once(|| _ = writeln!(io::stderr(), "terrace: {error}; no TERRACE_* variable or file acts"));
 }
 
 impl Deref for Device {

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use terrace::config::{Config, ConfigError, Values};
+#[cfg(any(feature = "serde", feature = "toml"))]
+use terrace::config::{DirectoryConfig, DirectoryKind};
 use terrace::engine::{Fit, arena};
 
 /// What a builder makes of variables.
@@ -106,13 +108,17 @@ fn settings_out_of_bounds_are_named() {
 #[cfg(feature = "serde")]
 #[test]
 fn files_are_checked_too_and_unknown_keys_are_refused() {
-    let parse = |text| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
+    let parse = |text: &str| serde_json::from_str::<Config>(text).map_err(|error| error.to_string());
     assert_eq!(parse("{}"), Ok(Config::default()));
     assert_eq!(parse(r#"{"strategy": "best", "granule": 64}"#).unwrap().strategy, Fit::Best);
     assert!(parse(r#"{"granule": 100}"#).unwrap_err().starts_with("granule is `100`; allowed: a power of two"));
-    assert!(parse(r#"{"granul": 64}"#).unwrap_err().contains("unknown field `granul`"));
-    let config = Config::training().build().unwrap();
-    assert_eq!(parse(&serde_json::to_string(&config).unwrap()), Ok(config));
+    assert!(parse(r#"{"granul": 64}"#).unwrap_err().starts_with("`granul` is no setting; `granule` is"));
+    assert_eq!(parse(r#"{"min_free": "1 GiB", "memory": "2GiB"}"#).unwrap().text("memory").as_deref(), Some("2GiB"));
+    let directory = DirectoryConfig { path: "/mnt/a".into(), cap: Some(1 << 30), kind: Some(DirectoryKind::Ssd) };
+    for builder in [Config::builder(), Config::training().set("policy", "lru").unwrap().directory(directory)] {
+        let config = builder.build().unwrap();
+        assert_eq!(parse(&serde_json::to_string(&config).unwrap()), Ok(config));
+    }
 }
 
 #[test]
@@ -133,4 +139,68 @@ fn an_arena_takes_what_concerns_it() {
         assert_eq!(Config::default().arena(base), base, "one set of defaults");
     }
     assert_eq!(config.strategy, Fit::First);
+}
+
+/// Where the value of a setting came from, and the value.
+fn row(config: &Config, name: &str) -> (String, String) {
+    let row = config.rows().find(|row| row.spec.name == name).expect("a setting");
+    (row.value, row.origin.to_string())
+}
+
+fn pair(value: &str, origin: &str) -> (String, String) {
+    (value.into(), origin.into())
+}
+
+#[test]
+fn a_preset_holds_where_nothing_else_is_set_whenever_it_was_chosen() {
+    let config = Config::builder().segment(8 << 20).preset("training").unwrap().build().unwrap();
+    assert_eq!(row(&config, "segment"), pair("8MiB", "code"));
+    assert_eq!(row(&config, "pooled_per_bucket"), pair("64", "preset training"));
+    assert_eq!(row(&config, "memory"), pair("25 % of what there is", "preset training"));
+    assert_eq!(row(&config, "granule"), pair("64", "default"));
+    assert_eq!(config, Config::training().segment(8 << 20).build().unwrap());
+    let error = Config::builder().preset("trainig").unwrap_err().to_string();
+    assert_eq!(error, "preset is `trainig`; allowed: usual, device, inference, training or constrained");
+}
+
+#[test]
+fn the_manager_s_variables_set_its_settings() {
+    let config = variables(&[
+        ("TERRACE_PRESET", "constrained"),
+        ("TERRACE_MEMORY", "3GiB"),
+        ("TERRACE_PINNED_CAP", "1G"),
+        ("TERRACE_CHUNK", "64K"),
+        ("TERRACE_STAGING", "4MiB"),
+        ("TERRACE_SHARE_OF_DISK", "0.5"),
+        ("TERRACE_MAINTENANCE_INTERVAL", "1s"),
+        ("TERRACE_POLICY", "sieve"),
+        ("TERRACE_ENGINE", "threads"),
+        ("TERRACE_DIRECTORIES", "/mnt/a::/mnt/b"),
+    ])
+    .unwrap();
+    for (name, value, variable) in [
+        ("memory", "3GiB", "TERRACE_MEMORY"),
+        ("pinned_cap", "1GiB", "TERRACE_PINNED_CAP"),
+        ("chunk", "64KiB", "TERRACE_CHUNK"),
+        ("staging", "4MiB", "TERRACE_STAGING"),
+        ("share_of_disk", "0.5", "TERRACE_SHARE_OF_DISK"),
+        ("maintenance_interval", "1000ms", "TERRACE_MAINTENANCE_INTERVAL"),
+        ("policy", "sieve", "TERRACE_POLICY"),
+        ("engine", "threads", "TERRACE_ENGINE"),
+    ] {
+        assert_eq!(row(&config, name), pair(value, variable));
+    }
+    assert_eq!(config.preset().0, "constrained");
+    let paths: Vec<_> = config.directories().iter().map(|directory| directory.path.to_str()).collect();
+    assert_eq!(paths, [Some("/mnt/a"), Some("/mnt/b")]);
+}
+
+#[test]
+fn sources_that_disagree_are_told_with_where_each_value_came_from() {
+    let builder = Config::training().variables([("TERRACE_CAPACITY".into(), "1MiB".into())]).unwrap();
+    assert_eq!(
+        builder.build().unwrap_err().to_string(),
+        "TERRACE_CAPACITY is `1MiB`; allowed: whole bytes below 2^64, such as 512MiB or 12G; 0 (not limited) or at least \
+         `segment`, which is 64MiB (preset training)"
+    );
 }

@@ -160,6 +160,14 @@ impl Allowed {
         }
     }
 
+    /// The name of the setting that bounds the number.
+    pub fn bounded_by(&self) -> Option<&'static str> {
+        match self.relation() {
+            Relation::Free => None,
+            Relation::AtLeast(other) | Relation::ZeroOrAtLeast(other) | Relation::AtMost(_, other) => Some(other),
+        }
+    }
+
     /// The relation of the number to another setting.
     pub(super) fn relation(&self) -> Relation {
         match self {
@@ -188,6 +196,41 @@ impl Display for Allowed {
                 f.write_str("or bind: with node numbers below 64 (bind:0,2)")
             }
             Self::Variable(surface) => list(f, variables(*surface)),
+        }
+    }
+}
+
+/// A value of a setting, written as text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ValueText {
+    pub(super) allowed: Allowed,
+    pub(super) value: Value,
+}
+
+impl Display for ValueText {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (self.value, self.allowed) {
+            (Value::Number(u64::MAX), Allowed::BytesOrNone(_)) => f.write_str("none"),
+            (Value::Number(number), Allowed::Count(_)) => write!(f, "{number}"),
+            (Value::Number(number), _) => Size(number).fmt(f),
+            (Value::Share(share), Allowed::Share) => write!(f, "{share}"),
+            (Value::Share(share), _) => write!(f, "{} % of what there is", share * 100.0),
+            (Value::Shares([first, second, third]), _) => write!(f, "{first},{second},{third}"),
+            (Value::Switch(on), _) => f.write_str(if on { "on" } else { "off" }),
+            (Value::Delay(None), _) => f.write_str("never"),
+            (Value::Delay(Some(delay)), _) => write!(f, "{delay}ms"),
+            (Value::Word(at), Allowed::Word(words) | Allowed::Numa(words)) => {
+                f.write_str(words.get(at).copied().unwrap_or("?"))
+            }
+            (Value::Word(at), _) => write!(f, "{at}"),
+            (Value::Nodes(nodes), _) => {
+                let mut between = "bind:";
+                (0..64).filter(|node| nodes >> node & 1 == 1).try_for_each(|node| {
+                    write!(f, "{between}{node}")?;
+                    between = ",";
+                    Ok(())
+                })
+            }
         }
     }
 }

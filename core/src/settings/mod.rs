@@ -9,11 +9,13 @@
 //! from code is checked by [`check`], which also compares settings that bound each other.
 
 mod allowed;
+mod chosen;
 mod size;
 mod table;
 
 use crate::spelling;
-pub use allowed::{Allowed, Bounds, Relation, Step};
+pub use allowed::{Allowed, Bounds, Relation, Step, ValueText};
+pub use chosen::ChosenSettings;
 use core::fmt;
 pub use size::parse_bytes;
 pub use table::*;
@@ -160,6 +162,21 @@ impl Spec {
         if self.allowed.holds(value) { Ok(value) } else { Err(self.refusal()) }
     }
 
+    /// The value as text, which [`parse`](Self::parse) accepts, but for a share of bytes.
+    ///
+    /// That is told in percent of what there is.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_core::settings::{MEMORY, PURGE_DELAY, SEGMENT};
+    /// assert_eq!(SEGMENT.text(SEGMENT.default).to_string(), "16MiB");
+    /// assert_eq!(PURGE_DELAY.text(PURGE_DELAY.default).to_string(), "250ms");
+    /// assert_eq!(MEMORY.text(MEMORY.default).to_string(), "50 % of what there is");
+    /// ```
+    pub fn text(&self, value: Value) -> ValueText {
+        ValueText { allowed: self.allowed, value }
+    }
+
     fn refusal(&self) -> BadSetting {
         BadSetting { name: self.variable.unwrap_or(self.name), allowed: self.allowed }
     }
@@ -239,9 +256,12 @@ impl Value {
         if let Self::Share(share) = self { share } else { panic!("not a share") }
     }
 
-    /// The share of so many bytes.
+    /// Bytes: the number, or the share of so many bytes.
     pub fn part_of(self, bytes: u64) -> u64 {
-        (bytes as f64 * self.share()) as u64
+        match self {
+            Self::Number(number) => number,
+            share => (bytes as f64 * share.share()) as u64,
+        }
     }
 
     /// The three shares.

@@ -36,6 +36,8 @@ pub const TABLE: &[Spec] = &[
     STAGING,
     SHARE_OF_DISK,
     MAINTENANCE_INTERVAL,
+    POLICY,
+    ENGINE,
 ];
 
 const ANY: Allowed = Allowed::Bytes(Bounds::ANY);
@@ -100,8 +102,11 @@ pub const DEVICE_FRACTION: Spec = row("device_fraction", &[Config, Device, Torch
         only(Profile::Torch, Share(1.0)).variable("TERRACE_TORCH_FRACTION"),
     ]);
 
-/// Bytes of a device to leave to others.
-pub const MIN_FREE: Spec = row("min_free", &[Config, Device], ANY, Number(512 << 20)).variable("TERRACE_MIN_FREE");
+/// Bytes of a device, or of the machine's memory under a manager, to leave to others.
+///
+/// At most an eighth of what there is.
+pub const MIN_FREE: Spec =
+    row("min_free", &[Config, Device, Manager], ANY, Number(512 << 20)).variable("TERRACE_MIN_FREE");
 
 /// Whether fresh memory is filled with zeros.
 pub const ZERO_FRESH: Spec =
@@ -175,12 +180,14 @@ pub const CHECK: Spec = host("check", DIGIT, Word(0)).variable("TERRACE_CHECK");
 /// Bytes of the machine's memory for buffers and their metadata.
 ///
 /// The default is a share of what is available.
-pub const MEMORY: Spec = row("memory", &[Manager], ANY, Share(0.5)).overrides(&[only(Profile::Training, Share(0.25))]);
+pub const MEMORY: Spec = row("memory", &[Manager], ANY, Share(0.5))
+    .variable("TERRACE_MEMORY")
+    .overrides(&[only(Profile::Training, Share(0.25)), only(Profile::Constrained, Share(0.125))]);
 
 /// Bytes of buffers that may be leased together.
 ///
 /// The default is a share of what memory and devices may have.
-pub const PINNED_CAP: Spec = row("pinned_cap", &[Manager], ANY, Share(0.75));
+pub const PINNED_CAP: Spec = row("pinned_cap", &[Manager], ANY, Share(0.75)).variable("TERRACE_PINNED_CAP");
 
 /// Bytes of a chunk: a write in a file tier rewrites at least one.
 pub const CHUNK: Spec = row(
@@ -188,18 +195,32 @@ pub const CHUNK: Spec = row(
     &[Manager],
     Allowed::Bytes(Bounds { step: Step::Multiple(4096), ..Bounds::new(4096, (2 << 30) - 4096) }),
     Number(1 << 20),
-);
+)
+.variable("TERRACE_CHUNK");
 
-/// Bytes of memory beside `memory`, through which chunks go to files and back.
-pub const STAGING: Spec = row("staging", &[Manager], ANY, Number(8 << 20));
+/// Bytes of memory beside `memory`, through which chunks go to files and back; two chunks at least.
+pub const STAGING: Spec = row("staging", &[Manager], ANY, Number(8 << 20))
+    .variable("TERRACE_STAGING")
+    .overrides(&[only(Profile::Constrained, Number(2 << 20))]);
 
 /// Share of the free space that a directory takes, where no cap is given.
-pub const SHARE_OF_DISK: Spec = row("share_of_disk", &[Manager], Allowed::Share, Share(0.25));
+pub const SHARE_OF_DISK: Spec = row("share_of_disk", &[Manager], Allowed::Share, Share(0.25))
+    .variable("TERRACE_SHARE_OF_DISK")
+    .overrides(&[only(Profile::Constrained, Share(0.1))]);
 
 /// Time between maintenance ticks, some 20 us each.
-pub const MAINTENANCE_INTERVAL: Spec = row("maintenance_interval", &[Manager], Allowed::Delay, Delay(Some(250)));
+pub const MAINTENANCE_INTERVAL: Spec =
+    row("maintenance_interval", &[Manager], Allowed::Delay, Delay(Some(250))).variable("TERRACE_MAINTENANCE_INTERVAL");
 
-/// A setting without a variable, with the same default everywhere.
+/// Which buffers leave a tier first.
+pub const POLICY: Spec =
+    row("policy", &[Manager], Allowed::Word(&["lru", "sieve", "s3-fifo"]), Word(2)).variable("TERRACE_POLICY");
+
+/// How files are read and written.
+pub const ENGINE: Spec =
+    row("engine", &[Manager], Allowed::Word(&["best", "io-uring", "threads"]), Word(0)).variable("TERRACE_ENGINE");
+
+/// A setting with the same default everywhere, and no variable yet.
 const fn row(name: &'static str, surfaces: &'static [Surface], allowed: Allowed, default: Value) -> Spec {
     Spec { name, variable: None, surfaces, allowed, default, overrides: &[] }
 }

@@ -12,7 +12,9 @@ use terrace::device::{DeviceOptions, PoolOrigin};
 use terrace::engine::Fit;
 use terrace::engine::arena::ArenaSettings;
 use terrace_core::settings::{self, Allowed, Profile, Spec, Surface, TABLE, Value};
+use terrace_file::EngineKind;
 use terrace_host::Setting;
+use terrace_tiers::policy::PolicyKind;
 
 /// A file of the project.
 fn file(path: &str) -> String {
@@ -78,8 +80,9 @@ fn configurations_have_the_rows_and_each_preset_its_profile() {
 
 #[test]
 fn each_variable_of_a_configuration_changes_it() {
-    for spec in settings::of(Surface::Config) {
-        let texts = ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "worst"];
+    let managers = settings::of(Surface::Manager).filter(|spec| !spec.surfaces.contains(&Surface::Config));
+    for spec in settings::of(Surface::Config).chain(managers) {
+        let texts = ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "worst", "never", "lru", "threads"];
         let changes = |text: &&&str| spec.parse(text).is_ok_and(|value| value != spec.default);
         let text = texts.iter().find(changes).unwrap_or_else(|| panic!("a value for {}", spec.name));
         let variable = spec.variable.expect("a variable").into();
@@ -97,6 +100,8 @@ fn words_stand_in_the_order_of_what_they_choose() {
     };
     same(settings::STRATEGY.allowed, &Fit::ALL.each_ref().map(|one| one as &dyn Debug));
     same(settings::ORIGIN.allowed, &PoolOrigin::ALL.each_ref().map(|one| one as &dyn Debug));
+    same(settings::POLICY.allowed, &PolicyKind::ALL.each_ref().map(|one| one as &dyn Debug));
+    same(settings::ENGINE.allowed, &EngineKind::ALL.each_ref().map(|one| one as &dyn Debug));
 }
 
 #[test]
@@ -120,10 +125,11 @@ fn programs_allocator_has_the_rows() {
 
 #[test]
 fn the_manager_has_the_rows() {
-    let source = file("adapters/tiers/src/manager/builder.rs") + &file("adapters/tiers/src/manager/sizes.rs");
+    let [source, build] = ["builder", "build"].map(|name| file(&format!("adapters/tiers/src/manager/{name}.rs")));
     for spec in settings::of(Surface::Manager) {
-        let uses = source.matches(&spec.name.to_uppercase()).count();
-        assert!(uses > 1, "{}: imported and read", spec.name);
+        let name = spec.name.to_uppercase();
+        assert!(source.contains(&format!("settings.set(&{name}, ")), "{name} is set");
+        assert!(build.contains(&format!("settings.of(&{name})")), "{name} is read");
     }
     let numbers = ["u32", "u64", "usize", "f64", "bool", "Duration"];
     for line in source.lines() {
@@ -156,7 +162,11 @@ fn tables_for_users_say_what_the_table_says() {
         ("adapters/terrace/src/config.rs", Surface::Config),
         ("adapters/torch/README.md", Surface::Torch),
     ] {
-        let rows: Vec<Spec> = settings::of(surface).map(|spec| spec.of(surface.profile())).collect();
+        // A configuration covers managers too.
+        let managers = settings::of(Surface::Manager)
+            .filter(|spec| surface == Surface::Config && !spec.surfaces.contains(&Surface::Config));
+        let rows = settings::of(surface).chain(managers);
+        let rows: Vec<Spec> = rows.map(|spec| spec.of(surface.profile())).collect();
         let found = documented(path);
         let [names, known] = [
             found.iter().map(|[name, ..]| name.as_str()).collect(),
@@ -199,4 +209,41 @@ fn the_allocator_for_programs_parses_each_default() {
         let text = default.split('`').nth(1).expect("a value");
         assert!(Setting::parse(&name, text).is_ok(), "{name}={text}");
     }
+}
+
+/// A preset's value that is dropped from the table, or that what a configuration makes does not take, fails here.
+#[test]
+fn each_preset_has_the_values_that_its_name_promises() {
+    let expected: [(&str, &[(&str, &str)]); 3] = [
+        ("inference", &[("pooled_per_bucket", "128")]),
+        ("training", &[("segment", "64MiB"), ("pooled_per_bucket", "64"), ("memory", "25 % of what there is")]),
+        (
+            "constrained",
+            &[
+                ("segment", "2MiB"),
+                ("pooled_per_bucket", "2"),
+                ("device_fraction", "0.5"),
+                ("memory", "12.5 % of what there is"),
+                ("staging", "2MiB"),
+                ("share_of_disk", "0.1"),
+            ],
+        ),
+    ];
+    for (preset, values) in expected {
+        let config = Config::builder().preset(preset).and_then(Builder::build).expect("a preset");
+        let rows = config.rows().filter(|row| row.origin.to_string() == format!("preset {preset}"));
+        let found: Vec<_> = rows.map(|row| (row.spec.name, row.value)).collect();
+        assert_eq!(found, values.iter().map(|(name, value)| (*name, value.to_string())).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn each_default_is_read_as_it_is_written() {
+    for spec in TABLE.iter().flat_map(|spec| [Profile::Usual, Profile::Device, Profile::Torch].map(|of| spec.of(of))) {
+        if spec.allowed.holds(spec.default) {
+            assert_eq!(spec.allowed.parse(&spec.text(spec.default).to_string()), Some(spec.default), "{}", spec.name);
+        }
+    }
+    assert_eq!(settings::NUMA.text(settings::NUMA.parse("bind:0,5").expect("nodes")).to_string(), "bind:0,5");
+    assert_eq!(settings::LIMIT.text(settings::LIMIT.default).to_string(), "none");
 }

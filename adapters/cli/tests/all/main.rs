@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod common;
+mod config;
 mod convert;
 mod devices;
 mod replay;

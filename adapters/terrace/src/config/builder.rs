@@ -1,92 +1,153 @@
-//! Collects settings, from code or from `TERRACE_*` variables, to be checked once.
+//! Collects settings: from code, from variables of the environment, from a file; all are checked once.
 //!
-//! Promises upward: later calls win; a variable is checked when it is read, what code sets by [`Builder::build`]; a variable
-//! of the process that is probably misspelt is told once, on the standard error stream.
+//! Promises upward: a later call wins over an earlier one, whatever each sets from; a preset holds where nothing else is set,
+//! whenever it was chosen; each value keeps where it came from. A variable or key is parsed when it is read, relations
+//! between settings are checked by [`Builder::build`]. A variable that is probably misspelt is told once, on the standard
+//! error stream.
 //! Asks from below: the core's table, which parses.
 
-use super::{Config, ConfigError, Values};
+use super::origin::{PRESET_WORDS, PRESETS, name};
+use super::{Config, ConfigError, ConfigProblem, DirectoryConfig, Origin, Values};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::sync::Once;
 use terrace_core::Fit;
-use terrace_core::settings::{self, Surface};
+use terrace_core::settings::{self, ChosenSettings, Profile, Spec, Surface, TABLE, Value};
+
+/// The variable that names a file of settings.
+pub(super) const FILE: &str = "TERRACE_CONFIG";
+/// The variable that names a preset.
+pub(super) const PRESET: &str = "TERRACE_PRESET";
+/// The variable that names directories for files, with colons between.
+pub(super) const DIRECTORIES: &str = "TERRACE_DIRECTORIES";
+
+/// What a configuration covers.
+pub(super) const SURFACES: [Surface; 2] = [Surface::Config, Surface::Manager];
 
 /// Collects values.
 ///
-/// Start with [`Config::builder`] or a preset; the settings are described at [`Values`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Builder(Values);
+/// Start with [`Config::builder`] or a preset; the settings are described at [`config`](super).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Builder {
+    pub(super) settings: ChosenSettings,
+    /// Where a value that was set came from, by the setting's name.
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(super) preset: Origin,
+    pub(super) directories: Vec<DirectoryConfig>,
+}
 
 impl From<Values> for Builder {
     fn from(values: Values) -> Self {
-        Self(values)
+        let rows = settings::of(Surface::Config).filter_map(|spec| Some((spec, values.get(spec.name)?)));
+        rows.fold(Self::default(), |builder, (spec, value)| builder.put(spec, value, Origin::Code))
     }
 }
 
 impl Builder {
-    /// Sets [`Values::capacity`], bytes.
-    pub fn capacity(mut self, bytes: u64) -> Self {
-        self.0.capacity = bytes;
+    /// Starts from the defaults of a profile.
+    pub(super) fn of(profile: Profile) -> Self {
+        let preset = if profile == Profile::Usual { Origin::Default } else { Origin::Code };
+        Self { settings: ChosenSettings::new(profile), preset, ..Self::default() }
+    }
+
+    /// Sets a row's value, unchecked.
+    pub(super) fn put(mut self, spec: &'static Spec, value: Value, origin: Origin) -> Self {
+        self.settings.set(spec, value);
+        self.origins.insert(spec.name, origin);
         self
+    }
+
+    fn number(self, spec: &'static Spec, number: u64) -> Self {
+        self.put(spec, Value::Number(number), Origin::Code)
+    }
+
+    /// Sets [`Values::capacity`], bytes.
+    pub fn capacity(self, bytes: u64) -> Self {
+        self.number(&settings::CAPACITY, bytes)
     }
 
     /// Sets [`Values::granule`], bytes.
-    pub fn granule(mut self, bytes: u64) -> Self {
-        self.0.granule = bytes;
-        self
+    pub fn granule(self, bytes: u64) -> Self {
+        self.number(&settings::GRANULE, bytes)
     }
 
     /// Sets [`Values::small_threshold`], bytes.
-    pub fn small_threshold(mut self, bytes: u64) -> Self {
-        self.0.small_threshold = bytes;
-        self
+    pub fn small_threshold(self, bytes: u64) -> Self {
+        self.number(&settings::SMALL_THRESHOLD, bytes)
     }
 
     /// Sets [`Values::segment`], bytes.
-    pub fn segment(mut self, bytes: u64) -> Self {
-        self.0.segment = bytes;
-        self
+    pub fn segment(self, bytes: u64) -> Self {
+        self.number(&settings::SEGMENT, bytes)
     }
 
     /// Sets [`Values::pooled_per_bucket`], blocks.
-    pub fn pooled_per_bucket(mut self, blocks: u32) -> Self {
-        self.0.pooled_per_bucket = blocks;
-        self
+    pub fn pooled_per_bucket(self, blocks: u32) -> Self {
+        self.number(&settings::POOLED_PER_BUCKET, blocks.into())
     }
 
     /// Sets [`Values::device_fraction`].
-    pub fn device_fraction(mut self, share: f64) -> Self {
-        self.0.device_fraction = share;
-        self
+    pub fn device_fraction(self, share: f64) -> Self {
+        self.put(&settings::DEVICE_FRACTION, Value::Share(share), Origin::Code)
     }
 
     /// Sets [`Values::min_free`], bytes.
-    pub fn min_free(mut self, bytes: u64) -> Self {
-        self.0.min_free = bytes;
-        self
+    pub fn min_free(self, bytes: u64) -> Self {
+        self.number(&settings::MIN_FREE, bytes)
     }
 
     /// Sets [`Values::zero_fresh`].
-    pub fn zero_fresh(mut self, on: bool) -> Self {
-        self.0.zero_fresh = on;
-        self
+    pub fn zero_fresh(self, on: bool) -> Self {
+        self.put(&settings::ZERO_FRESH, Value::Switch(on), Origin::Code)
     }
 
     /// Sets [`Values::pressure`]: moderate, high, critical.
-    pub fn pressure(mut self, shares: [f64; 3]) -> Self {
-        self.0.pressure = shares;
-        self
+    pub fn pressure(self, shares: [f64; 3]) -> Self {
+        self.put(&settings::PRESSURE, Value::Shares(shares), Origin::Code)
     }
 
     /// Sets [`Values::strategy`].
-    pub fn strategy(mut self, strategy: Fit) -> Self {
-        self.0.strategy = strategy;
-        self
+    pub fn strategy(self, strategy: Fit) -> Self {
+        self.put(&settings::STRATEGY, Value::Word(strategy as usize), Origin::Code)
     }
 
     /// Sets [`Values::fallback`].
-    pub fn fallback(mut self, on: bool) -> Self {
-        self.0.fallback = on;
+    pub fn fallback(self, on: bool) -> Self {
+        self.put(&settings::FALLBACK, Value::Switch(on), Origin::Code)
+    }
+
+    /// Sets a setting by its name, from text.
+    ///
+    /// # Errors
+    /// No setting of that name; a value that the setting does not accept.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace::Config;
+    /// let config = Config::builder().set("memory", "2GiB")?.set("policy", "sieve")?.build()?;
+    /// assert_eq!(config.text("memory").as_deref(), Some("2GiB"));
+    /// let error = Config::builder().set("memroy", "2GiB").unwrap_err();
+    /// assert_eq!(error.to_string(), "`memroy` is no setting; `memory` is");
+    /// # Ok::<(), terrace::ConfigError>(())
+    /// ```
+    pub fn set(self, name: &str, value: &str) -> Result<Self, ConfigError> {
+        self.key(name, value, Origin::Code)
+    }
+
+    /// Chooses a preset: `usual`, `device`, `inference`, `training` or `constrained`.
+    ///
+    /// Its values hold where nothing else is set, before this call or after.
+    ///
+    /// # Errors
+    /// No preset of that name.
+    pub fn preset(self, name: &str) -> Result<Self, ConfigError> {
+        self.key("preset", name, Origin::Code)
+    }
+
+    /// Adds a directory for files of a manager.
+    pub fn directory(mut self, directory: DirectoryConfig) -> Self {
+        self.directories.push(directory);
         self
     }
 
@@ -117,20 +178,83 @@ impl Builder {
     /// assert_eq!(config.min_free, 1 << 30);
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
-    pub fn variables(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, ConfigError> {
-        for (name, value) in variables {
-            let is_named = |variable: &str| name == variable;
-            let mut known = settings::of(Surface::Config);
-            let Some(spec) = known.find(|spec| spec.variable.is_some_and(is_named)) else { continue };
-            let text = value.to_string_lossy();
-            let value = spec.parse(text.trim()).map_err(|bad| ConfigError {
-                name: bad.name.into(),
-                value: text.into_owned(),
-                allowed: bad.allowed,
-            })?;
-            self.0.set(spec.name, value);
+    pub fn variables(self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, ConfigError> {
+        self.variables_of(&SURFACES, variables)
+    }
+
+    /// Takes the variables of these surfaces, and those that name a preset and directories.
+    pub(super) fn variables_of(
+        mut self,
+        surfaces: &[Surface],
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
+        for (name, text) in variables {
+            let key = match name.to_str() {
+                Some(PRESET) => Some(("preset", PRESET)),
+                Some(DIRECTORIES) => {
+                    self.directories = DirectoryConfig::list(&text);
+                    continue;
+                }
+                _ => {
+                    of(surfaces).find_map(|spec| Some((spec.name, spec.variable.filter(|variable| name == *variable)?)))
+                }
+            };
+            if let Some((key, variable)) = key {
+                self = self.key_of(surfaces, key, &text.to_string_lossy(), Origin::Variable(variable))?;
+            }
         }
         Ok(self)
+    }
+
+    /// Takes the file that `TERRACE_CONFIG` names, if any, then the other variables over that.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file) and [`environment`](Self::environment). Without the feature `toml` a file cannot be read.
+    pub fn load(self) -> Result<Self, ConfigError> {
+        match std::env::var_os(FILE) {
+            Some(path) => self.read(path.as_ref())?.environment(),
+            None => self.environment(),
+        }
+    }
+
+    #[cfg(feature = "toml")]
+    fn read(self, path: &std::path::Path) -> Result<Self, ConfigError> {
+        self.file(path)
+    }
+
+    #[cfg(not(feature = "toml"))]
+    fn read(self, path: &std::path::Path) -> Result<Self, ConfigError> {
+        let allowed = "nothing: this program was built without terrace's feature `toml`";
+        Err(ConfigError::value(FILE, &path.to_string_lossy(), allowed, Origin::Variable(FILE)))
+    }
+
+    /// Sets what a key names: a setting of any surface that a configuration covers, or the preset.
+    pub(super) fn key(self, key: &str, text: &str, origin: Origin) -> Result<Self, ConfigError> {
+        self.key_of(&SURFACES, key, text, origin)
+    }
+
+    fn key_of(mut self, surfaces: &[Surface], key: &str, text: &str, origin: Origin) -> Result<Self, ConfigError> {
+        if key == "preset" {
+            let Some((_, profile)) = PRESETS.iter().find(|(word, _)| *word == text.trim()) else {
+                let name = if let Origin::Variable(name) = origin { name } else { key };
+                return Err(ConfigError::value(name, text, PRESET_WORDS, origin));
+            };
+            self.settings.set_profile(*profile);
+            self.preset = origin;
+            return Ok(self);
+        }
+        let Some(spec) = of(surfaces).find(|spec| spec.name == key) else {
+            if let Some(Spec { variable, .. }) = TABLE.iter().find(|spec| spec.name == key) {
+                let problem = ConfigProblem::Elsewhere { variable: *variable };
+                return Err(ConfigError { name: key.into(), origin, problem });
+            }
+            let known = of(surfaces).map(|spec| spec.name).chain(["preset", "directory"]);
+            return Err(ConfigError::unknown(key, known, origin));
+        };
+        match spec.allowed.parse(text.trim()) {
+            Some(value) => Ok(self.put(spec, value, origin)),
+            None => Err(ConfigError::value(&name(spec, &origin), text, spec.allowed, origin)),
+        }
     }
 
     /// Checks everything.
@@ -138,24 +262,64 @@ impl Builder {
     /// # Errors
     /// The first setting that is out of bounds. See [`Values::check`].
     pub fn build(self) -> Result<Config, ConfigError> {
-        self.0.check()
+        for surface in SURFACES {
+            self.settings.check(surface).map_err(|bad| self.refused(bad.name))?;
+        }
+        Ok(Config { values: Values::of(&self.settings), builder: self })
     }
+
+    /// The error for a setting that is out of bounds; says where the setting that bounds it came from.
+    fn refused(&self, bad: &str) -> ConfigError {
+        let Some(spec) = TABLE.iter().find(|spec| spec.name == bad) else {
+            return ConfigError::unknown(bad, [], Origin::Code);
+        };
+        let origin = self.origin_of(spec);
+        let mut allowed = spec.allowed.to_string();
+        let bounding = TABLE.iter().find(|other| Some(other.name) == spec.allowed.bounded_by());
+        if let Some(other) = bounding.filter(|_| spec.allowed.holds(self.settings.of(spec))) {
+            let (value, origin) = (other.text(self.settings.of(other)), self.origin_of(other));
+            allowed += &format!(", which is {value} ({origin})");
+        }
+        ConfigError::value(&name(spec, &origin), &spec.text(self.settings.of(spec)).to_string(), allowed, origin)
+    }
+
+    /// Where the value of a setting came from.
+    pub(super) fn origin_of(&self, spec: &Spec) -> Origin {
+        let profile = self.settings.profile();
+        let by_preset = spec.overrides.iter().any(|over| over.profile == profile);
+        match self.origins.get(spec.name) {
+            Some(origin) => origin.clone(),
+            None if by_preset => Origin::Preset(profile),
+            None => Origin::Default,
+        }
+    }
+}
+
+/// The rows of surfaces, each once.
+pub(super) fn of(surfaces: &[Surface]) -> impl Iterator<Item = &'static Spec> {
+    TABLE.iter().filter(move |spec| spec.surfaces.iter().any(|surface| surfaces.contains(surface)))
 }
 
 /// What is told of a variable that has no setting's name, but nearly.
 fn misspelt(name: &OsStr) -> Option<String> {
     let name = name.to_str()?;
-    Some(format!("{name} is no setting; {} is", settings::misspelt(Surface::Config, name.as_bytes())?))
+    // Those of the allocator for programs and of PyTorch are known too: each tells of its own.
+    if [Surface::Host, Surface::Torch].iter().any(|of| settings::variables(*of).any(|known| known == name)) {
+        return None;
+    }
+    let known = of(&SURFACES).filter_map(|spec| spec.variable).chain([FILE, PRESET, DIRECTORIES]);
+    Some(format!("{name} is no setting; {} is", terrace_core::spelling::nearest(name.as_bytes(), known)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, misspelt};
-    use terrace_core::settings::{Surface, variables};
+    use super::{Config, SURFACES, misspelt, of};
 
     #[test]
     fn each_name_is_a_setting_that_refuses_nonsense() {
-        for name in variables(Surface::Config) {
+        for name in
+            of(&SURFACES).map(|spec| spec.variable.expect("each can be set by a variable")).chain(["TERRACE_PRESET"])
+        {
             let read = Config::builder().variables([(name.into(), "nonsense".into())]);
             assert!(read.is_err_and(|error| error.to_string().contains(name)), "{name}");
         }
@@ -163,8 +327,13 @@ mod tests {
 
     #[test]
     fn a_name_that_is_nearly_a_setting_s_is_told() {
-        let told = misspelt("TERRACE_STRATGY".as_ref());
-        assert_eq!(told.as_deref(), Some("TERRACE_STRATGY is no setting; TERRACE_STRATEGY is"));
+        for (name, meant) in [
+            ("TERRACE_STRATGY", "TERRACE_STRATEGY"),
+            ("TERRACE_MEMROY", "TERRACE_MEMORY"),
+            ("TERRACE_CONFG", "TERRACE_CONFIG"),
+        ] {
+            assert_eq!(misspelt(name.as_ref()), Some(format!("{name} is no setting; {meant} is")));
+        }
         for other in ["TERRACE_STRATEGY", "TERRACE_LIMIT", "TERRACE_TORCH_CAPACITY", "STRATGY"] {
             assert_eq!(misspelt(other.as_ref()), None);
         }

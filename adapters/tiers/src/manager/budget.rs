@@ -14,9 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_core::residence::Tier;
 
-/// Other programs are to find at least one part in this many of the memory free: of the machine, of the control group, or
-/// of a device tier's limit.
+/// Other programs are to find at least one part in this many of the memory free, or what `min_free` says if that is more: of
+/// the machine, of the control group, or of a device tier's limit.
 const SPARE: u64 = 32;
+
+/// But `min_free` takes no more than one part in this many.
+const MOST_SPARE: u64 = 8;
 
 /// So much more is to be free when tasks waited for memory in this percentage of the last ten seconds.
 const STALLED_PERCENT: f64 = 10.0;
@@ -69,11 +72,12 @@ fn whole_memory(cpu: &CpuMemory) -> u64 {
 
 /// Bytes that a tier of the machine's memory, `whole` bytes, may hold if it holds `held` bytes now. `None` where the
 /// system does not say what is available.
-fn machine_share(cpu: &CpuMemory, whole: u64, held: u64) -> Option<u64> {
+fn machine_share(cpu: &CpuMemory, whole: u64, held: u64, min_free: u64) -> Option<u64> {
     let left = detect::left(cpu)?;
     let stalls = [cpu.memory_pressure, cpu.groups.memory_pressure].into_iter().flatten();
     let stalled = stalls.map(|pressure| pressure.some.avg10_percent).fold(0.0, f64::max);
-    let spare = (whole / SPARE) as f64 * (1.0 + stalled / STALLED_PERCENT);
+    let least = (whole / SPARE).max(min_free.min(whole / MOST_SPARE));
+    let spare = least as f64 * (1.0 + stalled / STALLED_PERCENT);
     Some(held.saturating_add(left).saturating_sub(spare as u64))
 }
 
@@ -123,7 +127,8 @@ impl ManagerShared {
             _ => self.state().ledger.tier(tier).map_or(0, |view| view.used),
         };
         let whole = whole_memory(&cpu);
-        let Some(share) = machine_share(&cpu, whole, held) else { return };
+        let min_free = self.min_free.load(Ordering::Relaxed);
+        let Some(share) = machine_share(&cpu, whole, held, min_free) else { return };
         // What the manager has not touched yet is left now, and may be touched at any time.
         let staging = self.frames.usage().1 - self.frames.resident();
         let share = share.saturating_sub(staging as u64 + OWN);

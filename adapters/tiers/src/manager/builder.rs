@@ -1,26 +1,22 @@
-//! Settings of a manager, and its construction.
+//! Settings of a manager.
+//!
+//! Promises upward: later calls win; nothing is checked or opened before the manager is built.
+//! Asks from below: names, ranges and defaults from the core's table.
 
-use super::device_tier::DeviceTier;
-use super::error::Error;
-use super::maintenance::MaintenanceThread;
-use super::sizes::{LOG, room, stage};
-use super::stats::StatsRecorder;
-use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStorage};
-use crate::detect::{self, Machine};
-use crate::ledger::{Ledger, Medium, Settings, TenantQuota, TierSpec};
+use crate::detect;
+use crate::ledger::TenantQuota;
 use crate::policy::PolicyKind;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
-use terrace_core::settings::{CHUNK, MAINTENANCE_INTERVAL, MEMORY, PINNED_CAP, Profile, SHARE_OF_DISK, Value};
-use terrace_device::Device;
-use terrace_file::{
-    Directory, Disk, EngineKind, Executor, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner,
+use terrace_core::settings::{
+    CHUNK, ChosenSettings, ENGINE, MAINTENANCE_INTERVAL, MEMORY, MIN_FREE, PINNED_CAP, POLICY, Profile, SHARE_OF_DISK,
+    STAGING, Value,
 };
-use terrace_guard::{Process, ProcessOwned};
-use tokio::sync::Semaphore;
+use terrace_device::Device;
+use terrace_file::{Disk, EngineKind, Executor, StoreOptions};
 
 /// How a program mostly uses its buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +26,18 @@ pub enum Preset {
     Inference,
     /// Writes what it reads, and needs memory itself: memory tiers get a quarter.
     Training,
+    /// On a small or shared machine: memory tiers get an eighth, directories a tenth of what is free, and staging memory is 2 MiB.
+    Constrained,
+}
+
+impl From<Preset> for Profile {
+    fn from(preset: Preset) -> Self {
+        match preset {
+            Preset::Inference => Self::Inference,
+            Preset::Training => Self::Training,
+            Preset::Constrained => Self::Constrained,
+        }
+    }
 }
 
 /// Called when the pressure level of a tier changes.
@@ -38,45 +46,39 @@ pub type PressureCallback = Box<dyn Fn(Tier, Level) + Send + Sync>;
 /// Builds a [`Manager`]. Unset values follow from the preset and the machine.
 #[derive(Default)]
 pub struct ManagerBuilder {
-    preset: Preset,
-    memory: Option<u64>,
-    devices: Vec<(Device, Option<u64>)>,
-    directories: Vec<RequestedDirectory>,
-    disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
-    tasks: Executor,
+    pub(super) settings: ChosenSettings,
+    pub(super) devices: Vec<(Device, Option<u64>)>,
+    pub(super) directories: Vec<RequestedDirectory>,
+    pub(super) disks: Vec<(Arc<dyn Disk>, StoreOptions)>,
+    pub(super) tasks: Executor,
     /// Whether the user runs the tasks.
-    by_hand: bool,
-    policy: PolicyKind,
-    tenants: Vec<TenantQuota>,
-    chunk: Option<usize>,
-    pinned: Option<u64>,
-    engine: EngineKind,
-    maintenance: Option<Duration>,
-    on_pressure: Option<PressureCallback>,
-    system_root: Option<PathBuf>,
+    pub(super) by_hand: bool,
+    pub(super) tenants: Vec<TenantQuota>,
+    pub(super) on_pressure: Option<PressureCallback>,
+    pub(super) system_root: Option<PathBuf>,
 }
 
 /// A directory that the user named.
 #[derive(Debug)]
-struct RequestedDirectory {
-    path: PathBuf,
-    cap: Option<u64>,
+pub(super) struct RequestedDirectory {
+    pub(super) path: PathBuf,
+    pub(super) cap: Option<u64>,
     /// The kind that the user declared.
-    kind: Option<detect::TierKind>,
-}
-
-/// A file tier to build.
-struct FileTier {
-    disk: Arc<dyn Disk>,
-    options: StoreOptions,
-    kind: Option<detect::TierKind>,
-    device: String,
+    pub(super) kind: Option<detect::TierKind>,
 }
 
 impl ManagerBuilder {
     /// Sets how the program uses its buffers.
     pub fn preset(mut self, preset: Preset) -> Self {
-        self.preset = preset;
+        self.settings.set_profile(preset.into());
+        self
+    }
+
+    /// Takes the settings that were set in `settings`, and its profile.
+    ///
+    /// They are checked when the manager is built.
+    pub fn settings(mut self, settings: &ChosenSettings) -> Self {
+        self.settings.extend(settings);
         self
     }
 
@@ -88,7 +90,7 @@ impl ManagerBuilder {
     /// MiB, or two chunks where that is more. Default: a share of the available memory, by the preset, and no more than
     /// the control group allows.
     pub fn memory(mut self, bytes: u64) -> Self {
-        self.memory = Some(bytes);
+        self.settings.set(&MEMORY, Value::Number(bytes));
         self
     }
 
@@ -144,7 +146,7 @@ impl ManagerBuilder {
 
     /// Sets the eviction policy.
     pub fn policy(mut self, policy: PolicyKind) -> Self {
-        self.policy = policy;
+        self.settings.set(&POLICY, Value::Word(policy as usize));
         self
     }
 
@@ -163,7 +165,7 @@ impl ManagerBuilder {
     /// name. Durable buffers keep their own chunk size, up to 32 times this and 8 MiB (twice this, where that is
     /// more), if a slab holds such a chunk.
     pub fn chunk(mut self, bytes: usize) -> Self {
-        self.chunk = Some(bytes);
+        self.settings.set(&CHUNK, Value::Number(bytes as u64));
         self
     }
 
@@ -171,21 +173,47 @@ impl ManagerBuilder {
     ///
     /// Default: three quarters of what memory and devices may have.
     pub fn pinned_cap(mut self, bytes: u64) -> Self {
-        self.pinned = Some(bytes);
+        self.settings.set(&PINNED_CAP, Value::Number(bytes));
         self
     }
 
     /// Sets the I/O engine for files.
     pub fn engine(mut self, engine: EngineKind) -> Self {
-        self.engine = engine;
+        self.settings.set(&ENGINE, Value::Word(engine as usize));
         self
     }
 
-    /// Sets the interval of maintenance; zero for none but by [`Manager::tick`].
+    /// Sets the interval of maintenance in whole milliseconds; zero for none but by [`Manager::tick`].
     ///
     /// What the machine has left is looked at when the manager is built, and at every fourth tick.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
-        self.maintenance = Some(interval);
+        // Rounded up: an interval that is not zero does not become none.
+        let milliseconds = interval.as_nanos().div_ceil(1_000_000).min(u128::from(u32::MAX) - 1) as u32;
+        let delay = Some(milliseconds).filter(|milliseconds| *milliseconds > 0);
+        self.settings.set(&MAINTENANCE_INTERVAL, Value::Delay(delay));
+        self
+    }
+
+    /// Sets the bytes of the machine's memory to leave to other programs; 512 MiB by default.
+    ///
+    /// At most an eighth of it is left, and a thirty-second at least.
+    /// Of a device's memory its pool leaves as much: see `DeviceOptions`.
+    pub fn min_free(mut self, bytes: u64) -> Self {
+        self.settings.set(&MIN_FREE, Value::Number(bytes));
+        self
+    }
+
+    /// Sets the bytes of memory through which chunks go to files and back; two chunks at least.
+    ///
+    /// They are beside those of buffers.
+    pub fn staging(mut self, bytes: u64) -> Self {
+        self.settings.set(&STAGING, Value::Number(bytes));
+        self
+    }
+
+    /// Sets the share of a disk's free bytes that a directory without a cap takes; a quarter by default.
+    pub fn share_of_disk(mut self, share: f64) -> Self {
+        self.settings.set(&SHARE_OF_DISK, Value::Share(share));
         self
     }
 
@@ -204,192 +232,12 @@ impl ManagerBuilder {
         self.system_root = Some(root.into());
         self
     }
-
-    /// Builds the manager and recovers its durable buffers.
-    ///
-    /// A tier that recovers more than its capacity takes nothing until enough is freed.
-    ///
-    /// # Errors
-    /// [`Error::BadSetting`], [`Error::Setup`], [`Error::Chunks`]; errors of stores, such as a cap below what is
-    /// durable: nothing is lost.
-    pub fn build(self) -> Result<Manager, Error> {
-        let tasks = self.tasks.clone();
-        let join = self.build_async()?;
-        tasks.block_on(|| join)
-    }
-
-    /// As [`build`](Self::build), as a future; begins at once.
-    ///
-    /// # Errors
-    /// At once: [`Error::BadSetting`], and errors of opening a directory. From the future: as [`build`](Self::build).
-    pub fn build_async(mut self) -> Result<JoinHandle<Result<Manager, Error>>, Error> {
-        let chunk =
-            CHUNK.accept(self.chunk.map_or(CHUNK.default, |bytes| Value::Number(bytes as u64)))?.number() as usize;
-        let files = self.files(chunk as u64)?;
-        // Tasks need a thread if there are no files, or if the engine of a custom disk runs other tasks.
-        let needs_worker = files.is_empty() || !(self.by_hand || self.tasks.has_driver());
-        let worker = if needs_worker { Some(TaskRunner::spawn(&self.tasks)?) } else { None };
-        let built = self.tasks.clone().spawn(self.make(chunk, files, worker));
-        Ok(built.in_child(|| Err(Error::Forked)))
-    }
-
-    /// Opens the file tiers, best first.
-    fn files(&mut self, chunk: u64) -> Result<Vec<FileTier>, Error> {
-        let mut machine = None;
-        let (mut files, mut opened) = (Vec::new(), Vec::new());
-        for RequestedDirectory { path, cap, kind } in std::mem::take(&mut self.directories) {
-            if kind.is_some_and(|kind| !kind.is_disk()) {
-                return Err(Error::BadSetting("a directory is nvme, ssd or hdd: gpu and cpu are no disks".into()));
-            }
-            if path.canonicalize().is_ok_and(|real| opened.contains(&real)) {
-                return Err(Error::BadSetting("a directory is one tier: it is named twice".into()));
-            }
-            let disk = Directory::open(&path, self.engine, &self.tasks)?;
-            opened.extend(path.canonicalize());
-            let mut options = StoreOptions::new(cap.unwrap_or_else(|| SHARE_OF_DISK.default.part_of(disk.free())));
-            // Whole chunks fill a slab: one of 1.5 MiB would be used by a chunk of 1 MiB alone.
-            options.slab_bytes = options.slab_bytes.next_multiple_of(chunk);
-            if options.cap < options.least_cap() {
-                let (least, given) = (options.least_cap(), options.cap);
-                let path = path.display();
-                return Err(Error::BadSetting(
-                    format!("{path}: files need a cap of {least} bytes at least, and may take {given}: raise the cap")
-                        .into(),
-                ));
-            }
-            let machine = machine.get_or_insert_with(|| Machine::detect(Vec::new()));
-            let found = || machine.disk_of(&path).ok().and_then(|(found, _)| found.class.tier);
-            let kind = kind.or_else(found);
-            files.push(FileTier { disk: Arc::new(disk), options, kind, device: path.display().to_string() });
-        }
-        // Directories of unknown kind come last.
-        files.sort_by_key(|files| (files.kind.is_none(), files.kind));
-        let own = |(disk, options)| FileTier { disk, options, kind: None, device: "a disk of one's own".into() };
-        files.extend(std::mem::take(&mut self.disks).into_iter().map(own));
-        Ok(files)
-    }
-
-    fn root(&self) -> PathBuf {
-        self.system_root.clone().unwrap_or_else(|| "/".into())
-    }
-
-    /// Opens the tiers of devices and memory, best first.
-    fn addressed(&self) -> Result<Vec<ManagedTier>, Error> {
-        let profile = match self.preset {
-            Preset::Inference => Profile::Inference,
-            Preset::Training => Profile::Training,
-        };
-        let preset_share = |bytes: u64| MEMORY.of(profile).default.part_of(bytes);
-        let (mut made, mut joint) = (Vec::new(), None);
-        for (device, bytes) in &self.devices {
-            let gpu = DeviceTier::open(device)?;
-            if bytes.is_none() && joint.is_none() && DeviceTier::shares_memory(device) {
-                joint = Some(gpu);
-                continue;
-            }
-            let capacity = match bytes {
-                Some(bytes) => *bytes,
-                None => gpu.room(Medium::Device).map(|room| preset_share(room.bytes()))?,
-            };
-            let (kind, device) = (Some(detect::TierKind::Gpu), gpu.name());
-            made.push(ManagedTier { storage: TierStorage::Device(gpu), kind, device, capacity });
-        }
-        let capacity = self.memory.unwrap_or_else(|| preset_share(detect::available_under(&self.root()).unwrap_or(0)));
-        if capacity == 0 && joint.is_some() {
-            return Err(Error::BadSetting(
-                "a device that shares the machine's memory needs some of it: see `memory`".into(),
-            ));
-        }
-        if capacity > 0 {
-            let (device, storage) = match joint {
-                Some(gpu) => (format!("cpu and {}", gpu.name()), TierStorage::Joint(gpu)),
-                None => ("cpu".into(), TierStorage::Memory(frames(capacity, FramePool::sparse)?)),
-            };
-            made.push(ManagedTier { storage, kind: Some(detect::TierKind::Cpu), device, capacity });
-        }
-        Ok(made)
-    }
-
-    async fn make(self, chunk: usize, files: Vec<FileTier>, worker: Option<TaskRunner>) -> Result<Manager, Error> {
-        let (stage, system_root) = (stage(chunk as u64), self.root());
-        let frames = frames(stage + LOG * files.len() as u64, FramePool::new)?;
-        let mut tiers = self.addressed()?;
-        // Most bytes of a chunk of a recovered buffer.
-        let mut most_of_chunk = stage;
-        let memory = tiers.iter().fold(0u64, |sum, made| sum.saturating_add(made.capacity));
-        for FileTier { disk, options, kind, device } in files {
-            if options.slab_bytes < chunk as u64 {
-                return Err(Error::BadSetting(
-                    "a slab holds a chunk at least: raise the cap, or lower the chunk".into(),
-                ));
-            }
-            most_of_chunk = most_of_chunk.min(options.slab_bytes);
-            let store = Store::open(disk, &self.tasks, &frames, options).await?;
-            tiers.push(ManagedTier { storage: TierStorage::File(store), kind, device, capacity: room(&options) });
-        }
-        let spec = |made: &ManagedTier| TierSpec {
-            medium: made.storage.medium(),
-            capacity: made.capacity,
-            unit: made.storage.unit(),
-        };
-        let most = tiers.iter().map(|made| made.capacity).collect();
-        let interval = self.maintenance.unwrap_or_else(maintenance_interval);
-        let mut settings = Settings::new(tiers.iter().map(spec).collect());
-        if interval.is_zero() {
-            // Without ticks there is no rate of demand.
-            settings.ahead_from = u64::MAX;
-        }
-        settings.policy = self.policy;
-        if !self.tenants.is_empty() {
-            settings.tenants = self.tenants;
-        }
-        let ledger = Ledger::new(settings).map_err(Error::Setup)?;
-        let pinned_cap = self.pinned.unwrap_or_else(|| PINNED_CAP.default.part_of(memory));
-        let is_memory = |made: &ManagedTier| made.storage.medium() == Medium::Memory;
-        let stats = StatsRecorder::new(tiers.iter().position(is_memory).map_or(Tier::MAX, |at| at as Tier));
-        let shared = Arc::new_cyclic(|own| ManagerShared {
-            own: own.clone(),
-            system_root,
-            tasks: self.tasks,
-            frames,
-            tiers,
-            chunk,
-            blank_bytes: Arc::default(),
-            pinned_cap,
-            on_pressure: self.on_pressure,
-            staged: Semaphore::new((stage / chunk as u64) as usize),
-            lease_gate: Arc::default(),
-            moved: Notify::new(),
-            process: Process::current(),
-            _worker: worker,
-            maintenance: OnceLock::new(),
-            state: Mutex::new(State::new(ledger, most)),
-            stats,
-        });
-        shared.adopt(most_of_chunk)?;
-        // Before the first allocation: a control group kills what takes more than its limit.
-        shared.follow_machine_memory();
-        let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;
-        let _ = shared.maintenance.set(maintenance);
-        let shutdown = ProcessOwned::new(Arc::new(ShutdownGuard { shared: Arc::downgrade(&shared) }));
-        Ok(Manager { shared: ProcessOwned::new(shared), shutdown })
-    }
-}
-
-/// The default; zero, which is none by itself, for never.
-fn maintenance_interval() -> Duration {
-    Duration::from_millis(MAINTENANCE_INTERVAL.default.delay().unwrap_or(0).into())
-}
-
-fn frames(bytes: u64, made: fn(usize) -> std::io::Result<FramePool>) -> Result<FramePool, Error> {
-    let bytes = usize::try_from(bytes).map_err(|_| Error::BadSetting("more memory than there are addresses".into()))?;
-    made(bytes).map_err(|error| Error::Memory(error.kind()))
 }
 
 impl std::fmt::Debug for ManagerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
-            .field("memory", &self.memory)
+            .field("memory", &self.settings.of(&MEMORY))
             .field("directories", &self.directories)
             .finish_non_exhaustive()
     }

@@ -143,7 +143,7 @@ impl ManagerShared {
     /// [`Error::Freed`], [`Error::Leased`], [`Error::PinnedCap`].
     fn again(&self, buffer: &BufferState, refused: LeaseError) -> Result<bool, Error> {
         match refused {
-            LeaseError::Uncounted => self.state().pin(buffer, self.pinned_cap).map(|()| true),
+            LeaseError::Uncounted => self.state().pin(buffer, self.pinned_cap.load(Ordering::Relaxed)).map(|()| true),
             LeaseError::Closed if buffer.is_freed() => Err(Error::Freed),
             LeaseError::Closed | LeaseError::Brief => Ok(false),
             LeaseError::Busy | LeaseError::TooMany => Err(Error::Leased),

@@ -37,7 +37,9 @@ mod blank;
 mod block;
 mod budget;
 mod buffer_state;
+mod build;
 mod builder;
+mod changes;
 mod device;
 mod device_tier;
 mod durable;
@@ -140,7 +142,9 @@ struct ManagerShared {
     chunk: usize,
     /// Bytes of memory of buffers that were never written.
     blank_bytes: Arc<AtomicU64>,
-    pinned_cap: u64,
+    pinned_cap: AtomicU64,
+    /// Bytes of the machine's memory that other programs are to find free, at most an eighth of it.
+    min_free: AtomicU64,
     on_pressure: Option<PressureCallback>,
     /// Notified when device memory was freed, and when a copy or a drop has ended: the lock of `state` is held then, so
     /// only tasks may listen.

@@ -78,6 +78,9 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
+    /// All, in the order of the words of the setting `policy`.
+    pub const ALL: [Self; 3] = [Self::Lru, Self::Sieve, Self::S3Fifo];
+
     /// Builds an empty policy.
     pub fn build(self) -> Box<dyn Policy> {
         match self {

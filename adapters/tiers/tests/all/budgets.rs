@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use terrace_device::{Device, DeviceBuffer};
 use terrace_tiers::ledger::RefusalReason;
-use terrace_tiers::{Buffer, BufferOptions, Error, Manager};
+use terrace_tiers::{Buffer, BufferOptions, Error, Manager, ManagerBuilder, Preset};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -36,7 +36,8 @@ fn stalled(world: World, percent: &str) -> World {
 fn manager(world: &World) -> (TempDir, Manager) {
     let directory = tempfile::tempdir().expect("a directory");
     let builder = Manager::builder().memory(64 * MIB).directory_of(directory.path(), GIB).system_root(world.root());
-    let manager = builder.maintenance_interval(Duration::ZERO).build().expect("it is built");
+    // What follows from a part of the memory is looked at by itself.
+    let manager = builder.min_free(0).maintenance_interval(Duration::ZERO).build().expect("it is built");
     (directory, manager)
 }
 
@@ -226,7 +227,8 @@ fn what_a_tier_keeps_is_a_part_of_the_memory_that_there_is() {
         .file("proc/self/cgroup", "0::/job\n")
         .file(&format!("{group}/memory.max"), &format!("{}\n", 128 * MIB))
         .file(&format!("{group}/memory.current"), &format!("{}\n", 127 * MIB));
-    let builder = Manager::builder().memory(GIB).system_root(world.root()).maintenance_interval(Duration::ZERO);
+    let builder = Manager::builder().memory(GIB).system_root(world.root()).min_free(0);
+    let builder = builder.maintenance_interval(Duration::ZERO);
     let manager = builder.build().expect("it is built");
     assert_eq!(capacity(&manager), 16 * MIB, "an eighth of the group's memory, not of the limit");
     // 75 MiB are left beside 4 for others, and the tier follows changes of a sixty-fourth of the group's memory.
@@ -341,4 +343,43 @@ fn a_full_device_is_not_waited_for_once_all_that_was_freed_is_given_back() {
         assert_eq!(manager.list()[0].tier, 1);
         manager.check().expect("sound");
     });
+}
+
+#[test]
+fn others_find_what_is_to_be_left_to_them_but_no_more_than_an_eighth() {
+    let world = available(World::new(), 612);
+    let built = |min_free: Option<u64>| {
+        let builder =
+            Manager::builder().memory(512 * MIB).system_root(world.root()).maintenance_interval(Duration::ZERO);
+        let builder = if let Some(bytes) = min_free { builder.min_free(bytes) } else { builder };
+        builder.build().expect("it is built")
+    };
+    assert_eq!(capacity(&built(None)), 100 * MIB, "512 MiB are left to others");
+    assert_eq!(capacity(&built(Some(0))), 484 * MIB, "a thirty-second of the machine in any case");
+    assert_eq!(capacity(&built(Some(256 * MIB))), 356 * MIB);
+    assert_eq!(capacity(&built(Some(GIB))), 100 * MIB, "an eighth of 4 GiB");
+    let manager = built(None);
+    manager.set("min_free", "256MiB").expect("it can be changed");
+    look(&manager, 8);
+    assert_eq!(capacity(&manager), 356 * MIB, "it grows in steps");
+}
+
+/// Bytes of memory that the manager's threads and staging memory may take beside a memory tier of 8 MiB.
+fn staging(builder: ManagerBuilder) -> u64 {
+    let world = available(World::new(), 1024 - OWN);
+    let directory = tempfile::tempdir().expect("a directory");
+    let builder = builder.memory(4 << 30).min_free(0).system_root(world.root());
+    let manager = builder.directory_of(directory.path(), 64 * MIB).maintenance_interval(Duration::ZERO).build();
+    // What is available, less a thirty-second of the machine, and 4 MiB for the manager itself.
+    (1024 - 128 - 4) * MIB - manager.expect("it is built").tiers()[0].view.capacity
+}
+
+#[test]
+fn staging_memory_is_as_large_as_said() {
+    let [usual, constrained] = [Preset::Inference, Preset::Constrained].map(|preset| Manager::builder().preset(preset));
+    // Of the log's MiB, what is touched already is no longer available either.
+    let with_log = |bytes: u64| bytes..=bytes + MIB;
+    assert!(with_log(8 * MIB).contains(&staging(usual)));
+    assert!(with_log(2 * MIB).contains(&staging(constrained)), "two chunks");
+    assert!(with_log(4 * MIB).contains(&staging(Manager::builder().staging(4 * MIB))));
 }
