@@ -14,7 +14,7 @@
 //!   a GPU            ──► Device, Stream,                 ─────┤
 //!                        DeviceBuffer, PinnedBuffer, ..  device     streams' caches, pages or segments ──► driver
 //!                                                             │
-//!   more data        ──► Manager, Buffer, Preset        ──────┘
+//!   more data        ──► Manager, Buffer                ──────┘
 //!   than memory                                          tiers      leases, moves, files ──► GPU, memory, disks
 //! ```
 //!
@@ -24,6 +24,7 @@
 //! | settings, trimming and checks of the allocator for programs; calls without a layout | `host` |
 //! | rings, graphs, hints, options and statistics of devices; backends | `device` |
 //! | leases, policies, detection, engines and stores for files; the manager's `Error` | `tiers` |
+//! | one manager for the whole process | `process` |
 //! | a pool of buffers of any type, by size | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
@@ -35,6 +36,8 @@ pub mod config;
 #[cfg(feature = "device")]
 pub mod device;
 pub mod engine;
+#[cfg(all(feature = "tiers", target_os = "linux"))]
+pub mod process;
 #[cfg(feature = "recording")]
 pub mod recording;
 
@@ -48,7 +51,7 @@ pub use terrace_core::AllocError;
 #[cfg(feature = "global")]
 pub use terrace_host::{Global, Heap, Stats, stats};
 #[cfg(all(feature = "tiers", target_os = "linux"))]
-pub use terrace_tiers::{Buffer, Manager, Preset};
+pub use terrace_tiers::{Buffer, Manager};
 
 /// The rest of the allocator for programs: settings, trimming, signal handlers, and calls without a layout.
 #[cfg(feature = "global")]

@@ -1,6 +1,7 @@
 //! Configuration: defaults, presets, variables, files; every bad value named.
 
 use std::ffi::OsString;
+use terrace::buffers::BufferPool;
 use terrace::config::{Config, ConfigError, Values};
 #[cfg(any(feature = "serde", feature = "toml"))]
 use terrace::config::{DirectoryConfig, DirectoryKind};
@@ -203,4 +204,16 @@ fn sources_that_disagree_are_told_with_where_each_value_came_from() {
         "TERRACE_CAPACITY is `1MiB`; allowed: whole bytes below 2^64, such as 512MiB or 12G; 0 (not limited) or at least \
          `segment`, which is 64MiB (preset training)"
     );
+}
+
+#[test]
+fn a_buffer_pool_keeps_as_many_buffers_of_a_size_as_said() {
+    let kept = |config: Config| {
+        let pool = BufferPool::<Vec<u8>>::of(&config);
+        drop([(); 12].map(|()| pool.take(64).expect("memory")));
+        pool.stats().pooled / 64
+    };
+    assert_eq!(kept(Config::default()), 8);
+    assert_eq!(kept(Config::constrained().build().unwrap()), 2);
+    assert_eq!(kept(Config::builder().pooled_per_bucket(5).build().unwrap()), 5);
 }
