@@ -7,11 +7,12 @@ use crate::steps::{STEPS, Step};
 
 /// Printed for `help`, and below an error.
 pub const HELP: &str = "\
-cargo xtask test [--install] [--all] [--only STEP].. [--list]
+cargo xtask test [--install] [--all] [--only STEP].. [--also STEP].. [--list]
     Runs every test of the project on this machine; the last line is `N passed, N failed, N skipped`.
     --install    install what is missing (apt, rustup, cargo install); without it, skip by name
     --all        also what takes long: long fuzzing, more cases, coverage, mutants, more under Miri
     --only STEP  this step only (may be repeated)
+    --also STEP  beside what runs anyway this long step too (may be repeated); CI asks for `sets` and `coverage`
     --list       the steps
 cargo xtask firmware [--install]
     Builds the programs under `firmware`, runs them in QEMU, and prints what they cost: the step of the same name.
@@ -54,12 +55,19 @@ pub struct Options {
     pub all: bool,
     /// Only these steps; all when empty.
     pub only: Vec<String>,
+    /// Long steps to run beside the others.
+    pub also: Vec<String>,
 }
 
 impl Options {
     /// Whether to run `step`.
     pub fn wants(&self, step: &Step) -> bool {
-        if self.only.is_empty() { self.all || !step.long } else { self.only.iter().any(|name| name == step.name) }
+        let named = |names: &[String]| names.iter().any(|name| name == step.name);
+        if self.only.is_empty() {
+            self.all || !step.long || named(&self.also)
+        } else {
+            named(&self.only) || named(&self.also)
+        }
     }
 }
 
@@ -101,7 +109,7 @@ pub fn parse(words: &[String]) -> Result<Task, String> {
 
 /// The step `firmware` alone.
 fn firmware(install: bool) -> Options {
-    Options { install, all: false, only: vec!["firmware".into()] }
+    Options { install, only: vec!["firmware".into()], ..Options::default() }
 }
 
 fn parse_test(words: &[String]) -> Result<Task, String> {
@@ -113,12 +121,12 @@ fn parse_test(words: &[String]) -> Result<Task, String> {
             "--all" => options.all = true,
             "--list" => return Ok(Task::List),
             "--help" | "-h" => return Ok(Task::Help),
-            "--only" => {
-                let name = words.next().ok_or("--only needs the name of a step; see --list")?;
+            "--only" | "--also" => {
+                let name = words.next().ok_or_else(|| format!("{word} needs the name of a step; see --list"))?;
                 if !STEPS.iter().any(|step| step.name == name) {
                     return Err(format!("no step is called `{name}`; see --list"));
                 }
-                options.only.push(name.clone());
+                if word == "--only" { options.only.push(name.clone()) } else { options.also.push(name.clone()) }
             }
             other => return Err(format!("unknown option `{other}`")),
         }
@@ -136,8 +144,9 @@ mod tests {
 
     #[test]
     fn reads_options_in_any_order() {
-        let expected = Options { install: true, all: true, only: vec!["lint".into()] };
-        assert_eq!(parse(&words("test --all --only lint --install")), Ok(Task::Test(expected)));
+        let (only, also) = (vec!["lint".into()], vec!["coverage".into()]);
+        let expected = Options { install: true, all: true, only, also };
+        assert_eq!(parse(&words("test --all --only lint --also coverage --install")), Ok(Task::Test(expected)));
     }
 
     #[test]
@@ -156,7 +165,16 @@ mod tests {
 
     #[test]
     fn refuses_what_it_does_not_know() {
-        for text in ["", "tset", "test --instal", "test --only nothing", "test --only", "bench", "firmware all"] {
+        for text in [
+            "",
+            "tset",
+            "test --instal",
+            "test --only nothing",
+            "test --only",
+            "test --also none",
+            "bench",
+            "firmware all",
+        ] {
             assert!(parse(&words(text)).is_err(), "{text}");
         }
         for text in ["firmware --search", "firmware --search x", "firmware --search 0", "firmware --search inf"] {
@@ -170,5 +188,7 @@ mod tests {
         assert!(!Options::default().wants(long));
         assert!(Options { all: true, ..Options::default() }.wants(long));
         assert!(Options { only: vec![long.name.into()], ..Options::default() }.wants(long));
+        let also = Options { also: vec![long.name.into()], ..Options::default() };
+        assert!(also.wants(long) && STEPS.iter().filter(|step| !step.long).all(|step| also.wants(step)));
     }
 }

@@ -7,6 +7,7 @@
 use crate::command::root;
 use crate::options::Options;
 use crate::report::{Outcome, Report};
+use crate::steps::STEPS;
 use std::collections::BTreeSet;
 
 const PATH: &str = "docs/features.md";
@@ -48,7 +49,10 @@ pub fn run(options: &Options, report: &mut Report) {
     if !options.only.is_empty() {
         return report.skip(NAME, "run without --only; the rows name tests of every step");
     }
-    let judged = judge(&rows, report.results());
+    let ran = |test: &str| {
+        !STEPS.iter().any(|step| step.long && !options.wants(step) && test.split("::").next() == Some(step.name))
+    };
+    let judged = judge(&rows, report.results(), ran);
     for (id, test) in &judged.skipped {
         report.skip(&format!("feature::{id}"), &format!("its test {test} was skipped"));
     }
@@ -123,11 +127,12 @@ fn expand(text: &str) -> Vec<String> {
     text.split_whitespace().flat_map(|word| range(word).unwrap_or_else(|| vec![word.to_string()])).collect()
 }
 
-/// Holds the rows against the results. A name that ends in `*` stands for every test that begins with it.
-fn judge(rows: &[Row], results: &[(String, Outcome)]) -> Judged {
+/// Holds the rows against the results. A name that ends in `*` stands for every test that begins with it. Tests of which `ran`
+/// says no are of long steps that run elsewhere, in CI or by `--all`: they count there.
+fn judge(rows: &[Row], results: &[(String, Outcome)], ran: impl Fn(&str) -> bool) -> Judged {
     let mut judged = Judged::default();
     for row in rows {
-        for test in &row.tests {
+        for test in row.tests.iter().filter(|test| ran(test)) {
             let outcomes: BTreeSet<u8> =
                 results.iter().filter(|(name, _)| matches(test, name)).map(|(_, o)| *o as u8).collect();
             if outcomes.is_empty() {
@@ -198,10 +203,15 @@ mod tests {
         let rows = parse(GOOD).expect("it is good");
         let result = |name: &str, outcome| (name.to_string(), outcome);
         let mut results = vec![result("t/a::b", Outcome::Passed), result("t/c::1", Outcome::Passed)];
-        assert_eq!(judge(&rows, &results).findings, ["B1: `t/d::e` does not exist or did not run"]);
+        assert_eq!(judge(&rows, &results, |_| true).findings, ["B1: `t/d::e` does not exist or did not run"]);
         results.push(result("t/d::e", Outcome::Skipped));
-        assert_eq!(judge(&rows, &results), Judged { findings: vec![], skipped: vec![("B1".into(), "t/d::e".into())] });
+        assert_eq!(
+            judge(&rows, &results, |_| true),
+            Judged { findings: vec![], skipped: vec![("B1".into(), "t/d::e".into())] }
+        );
         results.push(result("t/c::2", Outcome::Failed));
-        assert_eq!(judge(&rows, &results).findings, ["A2: `t/c::*` failed"]);
+        assert_eq!(judge(&rows, &results, |_| true).findings, ["A2: `t/c::*` failed"]);
+        // What a long step would run counts only where that ran.
+        assert_eq!(judge(&rows, &[], |test| !test.starts_with("t/")), Judged::default());
     }
 }

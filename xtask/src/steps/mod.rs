@@ -14,6 +14,7 @@ mod mutants;
 mod reached;
 pub mod runs;
 mod seeded;
+mod sets;
 mod suites;
 mod undefined;
 
@@ -77,6 +78,7 @@ pub const STEPS: &[Step] = &[
         long: true,
         run: seeded::run,
     },
+    Step { name: "sets", what: "each package alone, without default features", long: true, run: sets::run },
     Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
     Step {
         name: "reached",

@@ -1,0 +1,62 @@
+//! Feature sets: each package as a user takes it who names that package alone, without its default features.
+//!
+//! Promises upward: `sets::PACKAGE` holds when all targets of the package build so and its unit tests pass. The workspace's own run
+//! has all features of all packages at once, `cuda` among them.
+//! Asks from below: cargo's metadata, which say which packages there are.
+
+use super::metadata;
+use crate::command::{cargo, execute};
+use crate::options::Options;
+use crate::report::Report;
+use serde_json::Value;
+
+/// What only this workspace uses: its tests, its peers, this command.
+const INTERNAL: [&str; 3] = ["tests", "benches", "xtask"];
+
+/// Every package that a user can name.
+pub fn run(_: &Options, report: &mut Report) {
+    let packages = match metadata(&["--no-deps"]) {
+        Ok(about) => packages(&about),
+        Err(error) => return report.fail("sets::packages", &error),
+    };
+    for package in &packages {
+        report.verdict(&format!("sets::{package}"), alone(package));
+    }
+}
+
+fn alone(package: &str) -> Result<(), String> {
+    for words in [&["check", "--all-targets"][..], &["test", "--lib", "--bins"]] {
+        let mut command = cargo(words.iter().copied());
+        command.args(["--package", package, "--no-default-features"]);
+        // Here the build is most of the time.
+        command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0").env("PROPTEST_CASES", "16");
+        execute(&format!("sets-{package}-{}", words[0]), &mut command).verdict()?;
+    }
+    Ok(())
+}
+
+/// The names of packages in folders for users.
+fn packages(about: &Value) -> Vec<String> {
+    let root = about["workspace_root"].as_str().unwrap_or_default();
+    let package = |package: &Value| {
+        let folder =
+            package["manifest_path"].as_str()?.strip_prefix(root)?.trim_start_matches('/').split('/').next()?;
+        (!INTERNAL.contains(&folder)).then(|| package["name"].as_str().map(String::from)).flatten()
+    };
+    about["packages"].as_array().into_iter().flatten().filter_map(package).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_for_users_are_taken_and_others_left() {
+        let about = serde_json::json!({"workspace_root": "/w", "packages": [
+            {"name": "terrace-core", "manifest_path": "/w/core/Cargo.toml"},
+            {"name": "terrace-simcuda", "manifest_path": "/w/tests/simcuda/Cargo.toml"},
+            {"name": "terrace", "manifest_path": "/w/adapters/terrace/Cargo.toml"},
+        ]});
+        assert_eq!(packages(&about), ["terrace-core", "terrace"]);
+    }
+}
