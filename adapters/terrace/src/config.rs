@@ -15,7 +15,7 @@
 //! 4. the TOML file that `TERRACE_CONFIG` names (feature `toml`);
 //! 5. the other `TERRACE_*` variables;
 //! 6. calls after `load`: what the program insists on;
-//! 7. changes while it runs: `Manager::set`, and `host::Setting::apply` for the allocator of programs.
+//! 7. changes while it runs: `Device::set`, `Manager::set`, and `host::Setting::apply` for the allocator of programs.
 //!
 //! ```toml
 //! # TERRACE_CONFIG=/etc/terrace.toml
@@ -80,7 +80,7 @@ use std::ops::Deref;
 use terrace_core::Fit;
 use terrace_core::arena::ArenaSettings;
 pub use terrace_core::settings::parse_bytes;
-use terrace_core::settings::{self, ChosenSettings, Profile, Spec, Value};
+use terrace_core::settings::{self, ChosenSettings, Profile, Spec, Surface, Value};
 
 /// The plain values of a configuration; [`Values::check`] makes a [`Config`] of them.
 ///
@@ -283,6 +283,25 @@ impl Config {
     pub fn parse(spec: &Spec, variable: &'static str, text: &str) -> Result<Value, ConfigError> {
         let refused = || ConfigError::value(variable, text, spec.allowed, Origin::Variable(variable));
         spec.allowed.parse(text.trim()).ok_or_else(refused)
+    }
+
+    /// Parses the text for a setting of a surface, by its name.
+    #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "devices change their settings by it"))]
+    pub(crate) fn parse_of(surface: Surface, name: &str, text: &str) -> Result<(&'static str, Value), ConfigError> {
+        let rows = || settings::of(surface);
+        let Some(spec) = rows().find(|spec| spec.name == name) else {
+            return Err(ConfigError::unknown(name, rows().map(|spec| spec.name), Origin::Code));
+        };
+        let spec = spec.of(surface.profile());
+        let refused = || ConfigError::value(name, text, spec.allowed, Origin::Code);
+        Ok((spec.name, spec.allowed.parse(text.trim()).ok_or_else(refused)?))
+    }
+
+    /// The error for a setting that cannot change any more.
+    #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "devices change their settings"))]
+    pub(crate) fn fixed(name: &str, text: &str) -> ConfigError {
+        let allowed = "no change while a device is open, but of `capacity` and `fallback`";
+        ConfigError::value(name, text, allowed, Origin::Code)
     }
 
     /// What was chosen in the table of settings.

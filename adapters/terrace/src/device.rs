@@ -9,10 +9,11 @@ pub use terrace_device::*;
 #[cfg(feature = "cuda")]
 pub use terrace_cuda::{OpenError, SharedSlice, SharedSliceMut, SharedStream};
 
-use crate::config::{Builder, Config};
+use crate::config::{Builder, Config, ConfigError};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
+use terrace_core::settings::{Surface, Value};
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
@@ -101,6 +102,31 @@ impl Device {
     #[cfg(feature = "cuda")]
     pub fn cuda_with(ordinal: u32, options: DeviceOptions) -> Result<Self, CudaError> {
         Ok(Self::open(terrace_cuda::Cuda::open(ordinal)?, options)?)
+    }
+
+    /// Changes `capacity` or `fallback` while the device is open, to a text such as `4GiB` or `on`.
+    ///
+    /// As [`set_capacity`](terrace_device::Device::set_capacity) and [`set_fallback`](terrace_device::Device::set_fallback).
+    ///
+    /// # Errors
+    /// An unknown name, a value that the setting does not accept, a setting that is fixed once a device is open.
+    ///
+    /// # Example
+    /// ```
+    /// let device = terrace::Device::host();
+    /// device.set("capacity", "64MiB")?;
+    /// assert_eq!(device.stats().pool.capacity, 64 << 20);
+    /// let error = device.set("granule", "4KiB").unwrap_err().to_string();
+    /// assert!(error.starts_with("granule is `4KiB`; allowed: no change while a device is open"), "{error}");
+    /// # Ok::<(), terrace::ConfigError>(())
+    /// ```
+    pub fn set(&self, name: &str, value: &str) -> Result<(), ConfigError> {
+        match Config::parse_of(Surface::Device, name, value)? {
+            ("capacity", Value::Number(bytes)) => self.set_capacity(bytes),
+            ("fallback", Value::Switch(on)) => self.set_fallback(on),
+            (name, _) => return Err(Config::fixed(name, value)),
+        }
+        Ok(())
     }
 
     /// Opens a device over a backend of your own.

@@ -179,3 +179,18 @@ fn the_first_device_reads_the_variables() {
         assert_eq!(told.matches("terrace: ").count(), 1, "once, by name: {told}");
     }
 }
+
+#[test]
+fn settings_of_an_open_device_change_or_say_that_they_cannot() {
+    let options = DeviceOptions::from(&Config::device().capacity(64 * MIB).build().expect("valid"));
+    let device = terrace::Device::open(Manual::new(1 << 30, true), options).expect("valid options");
+    let stream = device.stream().expect("a stream");
+    device.set("capacity", "8 MiB").expect("it can change");
+    assert!(device.allocate(&stream, 16 * MIB).is_err());
+    device.set("capacity", "32MiB").expect("it can change");
+    assert!(device.allocate(&stream, 16 * MIB).is_ok());
+    let refused = |name: &str, value: &str| device.set(name, value).expect_err("refused").to_string();
+    assert_eq!(refused("capcity", "1MiB"), "`capcity` is no setting; `capacity` is");
+    assert!(refused("capacity", "lots").starts_with("capacity is `lots`; allowed: whole bytes"));
+    assert!(refused("strategy", "best").starts_with("strategy is `best`; allowed: no change while a device is open"));
+}
