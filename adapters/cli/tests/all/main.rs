@@ -6,6 +6,7 @@ mod bad_input;
 mod common;
 mod convert;
 mod devices;
+mod pages;
 mod replay;
 mod surprises;
 mod tiers;
