@@ -139,7 +139,10 @@ mod tests {
         let searched = ["a.so", "b.so", "c.so", "d.so"].map(String::from).to_vec();
         let text = OpenError::NoLibrary { searched }.to_string();
         assert!(text.contains("no a.so, b.so, c.so (nor 1 other names)") && text.contains("install"), "{text}");
-        assert!(OpenError::NoLibrary { searched: Vec::new() }.to_string().contains("install"));
+        let text = OpenError::NoLibrary { searched: Vec::new() }.to_string();
+        for part in ["install", "WSL2: the driver on the Windows side", "Jetson: JetPack", "`--gpus all`"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
         let text = OpenError::NoDevice { ordinal: 3, found: 2 }.to_string();
         assert!(text.contains("no CUDA device 3") && text.contains("the last one is 1"), "{text}");
         assert!(OpenError::NoDevice { ordinal: 0, found: 0 }.to_string().contains("CUDA_VISIBLE_DEVICES"));

@@ -6,6 +6,7 @@
 mod arena;
 mod contract;
 mod models;
+mod pages;
 mod settings;
 mod simulated_disk;
 mod store_bounds;

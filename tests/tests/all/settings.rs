@@ -17,7 +17,7 @@ use terrace_host::Setting;
 use terrace_tiers::policy::PolicyKind;
 
 /// A file of the project.
-fn file(path: &str) -> String {
+pub fn file(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project");
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -186,21 +186,26 @@ fn tables_for_users_say_what_the_table_says() {
 #[test]
 fn variables_that_readmes_mention_exist_and_accept_the_value() {
     for path in ["README.md", "adapters/capi/README.md", "adapters/host/README.md", "adapters/torch/README.md"] {
-        let text = file(path);
-        let mentioned = text.match_indices("TERRACE_").map(|(at, _)| &text[at..]);
-        for rest in mentioned {
-            let end = |text: &str, of: fn(char) -> bool| text.find(|c| !of(c)).unwrap_or(text.len());
-            let (name, rest) = rest.split_at(end(rest, |c| c.is_ascii_uppercase() || c == '_'));
-            let profiles = [Profile::Usual, Profile::Torch].iter();
-            let known = profiles.flat_map(|&profile| TABLE.iter().map(move |spec| spec.of(profile)));
-            let spec = known.clone().find(|spec| spec.variable == Some(name));
-            let spec = spec.unwrap_or_else(|| panic!("{path}: {name} is no variable"));
-            if let Some(value) = rest.strip_prefix('=') {
-                let value = &value[..end(value, |c| c.is_ascii_alphanumeric() || c == '-')];
-                assert!(spec.parse(value).is_ok(), "{path}: {name}={value}");
-            }
-        }
+        assert!(check_variables(path, &file(path)) > 0, "{path} mentions none");
     }
+}
+
+/// Checks that each variable in a text for users exists, and accepts the value that stands behind `=`; returns how many.
+pub fn check_variables(path: &str, text: &str) -> usize {
+    let mentioned = text.match_indices("TERRACE_").map(|(at, _)| &text[at..]);
+    let check = |rest: &str| {
+        let end = |text: &str, of: fn(char) -> bool| text.find(|c| !of(c)).unwrap_or(text.len());
+        let (name, rest) = rest.split_at(end(rest, |c| c.is_ascii_uppercase() || c == '_'));
+        let profiles = [Profile::Usual, Profile::Torch].iter();
+        let known = profiles.flat_map(|&profile| TABLE.iter().map(move |spec| spec.of(profile)));
+        let spec = known.clone().find(|spec| spec.variable == Some(name));
+        let spec = spec.unwrap_or_else(|| panic!("{path}: {name} is no variable"));
+        if let Some(value) = rest.strip_prefix('=') {
+            let value = &value[..end(value, |c| c.is_ascii_alphanumeric() || c == '-' || c == '.')];
+            assert!(spec.parse(value.trim_end_matches('.')).is_ok(), "{path}: {name}={value}");
+        }
+    };
+    mentioned.map(check).count()
 }
 
 #[test]

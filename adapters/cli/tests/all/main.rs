@@ -7,6 +7,7 @@ mod common;
 mod config;
 mod convert;
 mod devices;
+mod pages;
 mod replay;
 mod surprises;
 mod tiers;

@@ -36,6 +36,8 @@ pub enum BackingStore {
     Memory,
     /// Another machine.
     Network,
+    /// A drive of Windows, mounted in its subsystem for Linux: a server on the Windows side answers each request.
+    WindowsDrive,
     /// Something that the system does not name.
     Unknown,
 }
@@ -104,7 +106,7 @@ impl DecidedBy {
 pub enum Unsuitable {
     /// Its bytes lie in the machine's memory, which is a tier already.
     Memory,
-    /// It lies on another machine.
+    /// It lies on another machine, or on the Windows side of WSL2.
     Network,
     /// It is mounted read-only.
     ReadOnly,
@@ -188,6 +190,12 @@ fn refuse(facts: &DiskFacts) -> Option<DiskClass> {
         (BackingStore::Network, _) => Some(DiskClass::refused(
             Unsuitable::Network,
             format!("{name} is another machine's: its writes may be lost or late without an error"),
+        )),
+        (BackingStore::WindowsDrive, _) => Some(DiskClass::refused(
+            Unsuitable::Network,
+            format!(
+                "{name} is a drive of Windows, whose server answers each request: take a directory on Linux's own disk"
+            ),
         )),
         (_, Some(drive)) => Some(DiskClass::refused(
             Unsuitable::Memory,

@@ -126,7 +126,7 @@ fn below(root: &Path, mounts: &[Mount], mount: &Mount) -> (BackingStore, Option<
     let block = match under.backing() {
         BackingStore::Disks => by_number(root, under.device).or_else(|| by_mount_source(root, &under.source)),
         BackingStore::Unknown => by_mount_source(root, &under.source),
-        BackingStore::Memory | BackingStore::Network => None,
+        BackingStore::Memory | BackingStore::Network | BackingStore::WindowsDrive => None,
     };
     let backing = if block.is_some() { BackingStore::Disks } else { under.backing() };
     (backing, block)

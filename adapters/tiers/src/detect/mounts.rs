@@ -133,6 +133,8 @@ impl Mount {
         let name = self.file_system.strip_prefix("fuse.").unwrap_or(&self.file_system);
         if NETWORK.contains(&name) {
             BackingStore::Network
+        } else if self.is_windows_drive() {
+            BackingStore::WindowsDrive
         } else if ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"].contains(&name) {
             BackingStore::Memory
         } else if self.device.0 != 0 {
@@ -142,13 +144,32 @@ impl Mount {
         }
     }
 
+    /// Whether WSL mounted a drive of Windows here, such as `/mnt/c`.
+    ///
+    /// Over 9p the drive is named by an option, `aname=drvfs;path=C:\`. Over virtiofs the source is a tag that WSL makes: a
+    /// GUID, or `drvfs` and more in older versions; other hypervisors give tags that their users choose.
+    fn is_windows_drive(&self) -> bool {
+        let source = self.source.as_bytes();
+        let is_guid = source.len() == 36
+            && source.iter().enumerate().all(|(at, c)| match at {
+                8 | 13 | 18 | 23 => *c == b'-',
+                _ => c.is_ascii_hexdigit(),
+            });
+        match self.file_system.as_str() {
+            "drvfs" => true,
+            "9p" => self.options.split([',', ';']).any(|option| option == "aname=drvfs"),
+            "virtiofs" => is_guid || self.source.starts_with("drvfs"),
+            _ => false,
+        }
+    }
+
     /// Whether a mount is listed by default.
     ///
     /// Pseudo file systems, read-only images, file systems in memory, and overlays other than the root are not listed.
     pub fn is_listed(&self) -> bool {
         let name = self.file_system.as_str();
         match self.backing() {
-            BackingStore::Network => true,
+            BackingStore::Network | BackingStore::WindowsDrive => true,
             BackingStore::Memory => false,
             BackingStore::Disks => !IMAGES.contains(&name),
             BackingStore::Unknown => POOLED.contains(&name) || (name == "overlay" && self.point == Path::new("/")),

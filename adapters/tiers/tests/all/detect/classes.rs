@@ -94,7 +94,13 @@ fn the_word_comes_first_then_the_transport_then_the_measurement() {
 #[test]
 fn every_class_has_a_tier_or_a_refusal_and_a_reason() {
     let mut seen = [0; 2];
-    for backing in [BackingStore::Disks, BackingStore::Memory, BackingStore::Network, BackingStore::Unknown] {
+    for backing in [
+        BackingStore::Disks,
+        BackingStore::Memory,
+        BackingStore::Network,
+        BackingStore::WindowsDrive,
+        BackingStore::Unknown,
+    ] {
         for (declared, read_only) in
             [(None, false), (None, true), (Some(TierKind::Hdd), false), (Some(TierKind::Hdd), true)]
         {
@@ -110,5 +116,5 @@ fn every_class_has_a_tier_or_a_refusal_and_a_reason() {
             }
         }
     }
-    assert_eq!(seen, [16, 32]);
+    assert_eq!(seen, [19, 41]);
 }

@@ -201,6 +201,52 @@ fn memory_and_other_machines_are_no_tiers() {
     assert!(says(disk, "you said hdd") && says(disk, "lies in memory"));
 }
 
+/// The disk of WSL2 is a virtual one, on Hyper-V's bus; drives of Windows come by 9p, or by virtiofs.
+#[test]
+fn wsl2_has_a_virtual_disk_and_drives_of_windows_are_no_tiers() {
+    let disk = "LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/fd1d2cbd-ce7c-535c-966b-eb5f811c95f0/host0/target0:0:0/0:0:0:2/block/sdc";
+    let drive =
+        "rw,aname=drvfs;path=C:\\134;uid=1000;gid=1000;symlinkroot=/mnt/,cache=5,access=client,msize=65536,trans=fd";
+    let world = World::new()
+        .disk("8:32", disk, 1)
+        .mount("8:32 / ext4 /dev/sdc rw,discard,errors=remount-ro")
+        .mount(&format!("0:70 /mnt/c 9p C:\\134 {drive}"))
+        .mount("0:71 /mnt/d virtiofs 7a5c8b86-90f9-4d3c-8a1f-0123456789ab rw")
+        .mount("0:72 /mnt/e virtiofs drvfsE2 rw")
+        .mount("0:73 /usr/lib/wsl/drivers 9p none ro,aname=drivers;fmask=222")
+        .mount("0:74 /mnt/wsl tmpfs none rw")
+        // What other hypervisors share by the same file systems stays a tier: a guess until it is measured.
+        .mount("0:75 /srv/shared 9p shared rw,aname=/srv,trans=virtio")
+        .mount("0:76 /srv/other virtiofs my-36-letters-long-tag-of-no-hex-num rw");
+    let mut machine = world.machine(Vec::new());
+    let found: Vec<_> = machine
+        .disks
+        .iter()
+        .map(|disk| (disk.mount.to_str().expect("text"), disk.class.tier, disk.class.refused))
+        .collect();
+    let (no, hdd) = (Some(Unsuitable::Network), Some(TierKind::Hdd));
+    assert_eq!(
+        found,
+        [
+            ("/", Some(TierKind::Ssd), None),
+            ("/mnt/c", None, no),
+            ("/mnt/d", None, no),
+            ("/mnt/e", None, no),
+            ("/srv/other", hdd, None),
+            ("/srv/shared", hdd, None),
+            ("/usr/lib/wsl/drivers", None, Some(Unsuitable::ReadOnly)),
+        ]
+    );
+    assert_eq!(machine.disks[0].drives[0].transport, Transport::Virtual);
+    assert!(machine.disks[1].device == "C:\\" && says(&machine.disks[1], "a directory on Linux's own disk"));
+    // Windows answers how much room there is.
+    assert!(machine.disks[1].capacity_bytes > Some(0));
+    // A directory there is refused as well, unless the user says what it is.
+    let (disk, _) = machine.disk_of("/mnt/c".as_ref()).expect("it is there");
+    disk.declare(TierKind::Ssd);
+    assert_eq!(class(disk), (Some(TierKind::Ssd), DecidedBy::Declared));
+}
+
 #[test]
 fn an_overlay_is_what_its_upper_folder_lies_on() {
     let of = |upper: &str| {
