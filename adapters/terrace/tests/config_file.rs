@@ -59,6 +59,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("memory = -1", "terrace.toml, line 1: memory is `-1`; allowed: whole bytes below 2^64"),
         ("memory = 0x10", "terrace.toml, line 1: memory is `integer`; allowed: a text, a decimal number"),
         ("memory = 1979-05-27", "terrace.toml, line 1: memory is `datetime`; allowed: a text, a decimal number"),
+        ("[device]\ngranule = 64", "terrace.toml, line 1: device is `a table`; allowed: keys at the top of the file"),
         ("pressure = [0.1, 0.2]", "terrace.toml, line 1: pressure is `0.1,0.2`; allowed: three rising shares"),
         ("preset = \"fast\"", "terrace.toml, line 1: preset is `fast`; allowed: usual, device"),
         (

@@ -97,6 +97,10 @@ fn scalar(key: &str, value: &DeValue<'_>, origin: &Origin) -> Result<String, Con
             let texts = all.iter().map(|one| scalar(key, one.get_ref(), origin));
             texts.collect::<Result<Vec<_>, _>>()?.join(",")
         }
+        DeValue::Table(_) => {
+            let allowed = "keys at the top of the file: settings stand in no table, but for [[directory]]";
+            return Err(ConfigError::value(key, "a table", allowed, origin.clone()));
+        }
         other => {
             let allowed = "a text, a decimal number, true or false, or a list of numbers";
             return Err(ConfigError::value(key, other.type_str(), allowed, origin.clone()));
