@@ -79,7 +79,8 @@ pub use heap::Heap;
 pub use init::ready;
 pub use purge::trim;
 pub use settings::{
-    Background, BadSetting, HugePages, Numa, Setting, check_at_exit, deepbind, read_environment, stats_at_exit,
+    Background, BadSetting, DebugSwitches, HugePages, Numa, Setting, check_at_exit, deepbind, read_environment,
+    stats_at_exit,
 };
 pub use signal::Handler;
 pub use stats::{Stats, stats};

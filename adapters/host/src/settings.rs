@@ -6,8 +6,8 @@
 
 use crate::{class, os, purge_clock};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-pub use terrace_core::settings::BadSetting;
 use terrace_core::settings::{self, Allowed, Surface, Value};
+pub use terrace_core::settings::{BadSetting, DebugSwitches};
 
 /// One setting with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Setting {
     ///
     /// An inconsistency aborts the process.
     Check(bool),
+    /// What of the two above is asked for, beside what they say themselves.
+    Debug(DebugSwitches),
 }
 
 /// When a thread of the library's own purges.
@@ -135,6 +137,7 @@ impl Setting {
             ("deepbind", Value::Word(at)) => Self::Deepbind(at == 1),
             ("stats", Value::Word(at)) => Self::Stats(at == 1),
             ("check", Value::Word(at)) => Self::Check(at == 1),
+            ("debug", debug @ Value::Words(_)) => Self::Debug(debug.switches()),
             _ => return Err(UNKNOWN),
         })
     }
@@ -171,6 +174,10 @@ impl Setting {
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
             Self::Check(on) => CHECK.store(on, Relaxed),
+            Self::Debug(DebugSwitches { check, stats }) => {
+                CHECK.fetch_or(check, Relaxed);
+                STATS.fetch_or(stats, Relaxed);
+            }
         }
         Ok(())
     }

@@ -24,6 +24,12 @@ fn statistics_are_printed_at_the_end() {
     let text = said("TERRACE_STATS", "1");
     assert!(text.starts_with("terrace: ") && text.lines().count() == 1 && text.contains(" KiB cached by "), "{text}");
     assert_eq!(said("TERRACE_STATS", "0"), "");
+    assert!(said("TERRACE_DEBUG", "check,stats").contains(" KiB cached by "));
+    assert_eq!(said("TERRACE_DEBUG", "check"), "");
+    assert_eq!(
+        said("TERRACE_DEBUG", "stat"),
+        "terrace: TERRACE_DEBUG=stat: TERRACE_DEBUG takes off, all, or with commas check or stats; it stays as it was\n"
+    );
 }
 
 /// A program whose structures agree prints nothing; the unit test of `check` breaks some.

@@ -59,6 +59,7 @@
 //! | `maintenance_interval` | `TERRACE_MAINTENANCE_INTERVAL` | milliseconds (250, 250ms), seconds (2s) or never | `250ms` |
 //! | `policy` | `TERRACE_POLICY` | lru, sieve or s3-fifo | `s3-fifo` |
 //! | `engine` | `TERRACE_ENGINE` | best, io-uring or threads | `best` |
+//! | `debug` | `TERRACE_DEBUG` | off, all, or with commas check or stats | `off` |
 //!
 //! Sizes are in powers of 1024, in each spelling: see [`parse_bytes`].
 

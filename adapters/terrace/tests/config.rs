@@ -176,6 +176,7 @@ fn the_manager_s_variables_set_its_settings() {
         ("TERRACE_MAINTENANCE_INTERVAL", "1s"),
         ("TERRACE_POLICY", "sieve"),
         ("TERRACE_ENGINE", "threads"),
+        ("TERRACE_DEBUG", "stats, check"),
         ("TERRACE_DIRECTORIES", "/mnt/a::/mnt/b"),
     ])
     .unwrap();
@@ -188,6 +189,7 @@ fn the_manager_s_variables_set_its_settings() {
         ("maintenance_interval", "1000ms", "TERRACE_MAINTENANCE_INTERVAL"),
         ("policy", "sieve", "TERRACE_POLICY"),
         ("engine", "threads", "TERRACE_ENGINE"),
+        ("debug", "check,stats", "TERRACE_DEBUG"),
     ] {
         assert_eq!(row(&config, name), pair(value, variable));
     }

@@ -18,7 +18,7 @@ pub mod policy;
 #[cfg(target_os = "linux")]
 pub use manager::{Buffer, BufferOptions, Error, Lease, LeaseMut, Manager, ManagerBuilder, Preset, Sequence};
 // Types that stand in the manager's signatures: tiers, pressure levels, and what concerns files.
-pub use terrace_core::{pressure::Level, residence::Tier};
+pub use terrace_core::{pressure::Level, residence::Tier, settings::DebugSwitches};
 #[cfg(target_os = "linux")]
 pub use terrace_file::{
     Directory, Disk, EngineKind, Executor, FileFault, FileFaultReason, JoinHandle, MappedFile, Store, StoreError,

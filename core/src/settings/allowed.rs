@@ -26,6 +26,8 @@ pub enum Allowed {
     Delay,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// Any of these words with commas between, `all` or `off`.
+    Words(&'static [&'static str]),
     /// One of these words, or `bind:` with numbers of NUMA nodes.
     Numa(&'static [&'static str]),
     /// The name of a surface's variable: what stands where a name is unknown.
@@ -133,6 +135,7 @@ impl Allowed {
             Self::Switch => Value::Switch(switch(text)?),
             Self::Delay => Value::Delay(delay(text)?),
             Self::Word(words) => Value::Word(index(words, text)?),
+            Self::Words(words) => Value::Words(some_of(words, text)?),
             Self::Numa(words) => match text.strip_prefix("bind:") {
                 Some(nodes) => Value::Nodes(bits(nodes)?),
                 None => Value::Word(index(words, text)?),
@@ -153,6 +156,7 @@ impl Allowed {
                 0.0 < first && first < second && second < third && third <= 1.0
             }
             (Self::Word(words) | Self::Numa(words), Value::Word(at)) => at < words.len(),
+            (Self::Words(words), Value::Words(bits)) => u64::from(bits) < 1 << words.len(),
             (Self::Switch, Value::Switch(_)) | (Self::Delay, Value::Delay(_)) | (Self::Numa(_), Value::Nodes(_)) => {
                 true
             }
@@ -191,6 +195,10 @@ impl Display for Allowed {
             Self::Switch => f.write_str("on or off (also 1 or 0, true or false)"),
             Self::Delay => f.write_str("milliseconds (250, 250ms), seconds (2s) or never"),
             Self::Word(words) => list(f, words.iter().copied()),
+            Self::Words(words) => {
+                f.write_str("off, all, or with commas ")?;
+                list(f, words.iter().copied())
+            }
             Self::Numa(words) => {
                 words.iter().try_for_each(|word| write!(f, "{word}, "))?;
                 f.write_str("or bind: with node numbers below 64 (bind:0,2)")
@@ -223,6 +231,11 @@ impl Display for ValueText {
                 f.write_str(words.get(at).copied().unwrap_or("?"))
             }
             (Value::Word(at), _) => write!(f, "{at}"),
+            (Value::Words(bits), Allowed::Words(words)) if bits != 0 => {
+                let set = words.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1);
+                set.enumerate().try_for_each(|(nth, (_, word))| write!(f, "{}{word}", if nth > 0 { "," } else { "" }))
+            }
+            (Value::Words(_), _) => f.write_str("off"),
             (Value::Nodes(nodes), _) => {
                 let mut between = "bind:";
                 (0..64).filter(|node| nodes >> node & 1 == 1).try_for_each(|node| {
@@ -245,6 +258,15 @@ fn list(f: &mut Formatter<'_>, words: impl Iterator<Item = &'static str>) -> fmt
         between = ", ";
     }
     Ok(())
+}
+
+/// Bits of the words in a list with commas between.
+fn some_of(words: &[&str], text: &str) -> Option<u32> {
+    match text {
+        "off" => Some(0),
+        "all" => Some((1 << words.len()) - 1),
+        text => text.split(',').try_fold(0, |bits, word| Some(bits | 1 << index(words, word.trim())?)),
+    }
 }
 
 fn index(words: &[&str], text: &str) -> Option<usize> {

@@ -69,8 +69,25 @@ pub enum Value {
     Delay(Option<u32>),
     /// Which of the setting's words, from 0.
     Word(usize),
+    /// Some of the setting's words: bit n stands for word n.
+    Words(u32),
     /// NUMA nodes: bit n stands for node n.
     Nodes(u64),
+}
+
+/// What the setting `debug` asks for: its words, in the table's order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DebugSwitches {
+    /// Whether structures are checked, and a broken invariant ends the process.
+    pub check: bool,
+    /// Whether statistics are told at the end.
+    pub stats: bool,
+}
+
+impl From<DebugSwitches> for Value {
+    fn from(debug: DebugSwitches) -> Self {
+        Self::Words(u32::from(debug.check) | u32::from(debug.stats) << 1)
+    }
 }
 
 /// One setting: a row of the table.
@@ -277,6 +294,14 @@ impl Value {
     /// The milliseconds; `None`: never.
     pub const fn delay(self) -> Option<u32> {
         if let Self::Delay(delay) = self { delay } else { panic!("not a time") }
+    }
+
+    /// What the setting `debug` asks for.
+    pub const fn switches(self) -> DebugSwitches {
+        match self {
+            Self::Words(bits) => DebugSwitches { check: bits & 1 != 0, stats: bits & 2 != 0 },
+            _ => panic!("not some words"),
+        }
     }
 
     /// Which of the setting's words, from 0.

@@ -1,7 +1,7 @@
 //! The table: one constant for each setting.
 
 use super::Surface::{Arena, Config, Device, Host, Manager, Torch};
-use super::Value::{Delay, Number, Share, Shares, Switch, Word};
+use super::Value::{Delay, Number, Share, Shares, Switch, Word, Words};
 use super::{Allowed, Bounds, Override, Profile, Relation, Spec, Step, Surface, Value};
 
 /// Every setting.
@@ -38,6 +38,7 @@ pub const TABLE: &[Spec] = &[
     MAINTENANCE_INTERVAL,
     POLICY,
     ENGINE,
+    DEBUG,
 ];
 
 const ANY: Allowed = Allowed::Bytes(Bounds::ANY);
@@ -219,6 +220,12 @@ pub const POLICY: Spec =
 /// How files are read and written.
 pub const ENGINE: Spec =
     row("engine", &[Manager], Allowed::Word(&["best", "io-uring", "threads"]), Word(0)).variable("TERRACE_ENGINE");
+
+/// What is checked and told while programs and managers run, and when they end.
+///
+/// See [`DebugSwitches`](super::DebugSwitches).
+pub const DEBUG: Spec =
+    row("debug", &[Host, Manager], Allowed::Words(&["check", "stats"]), Words(0)).variable("TERRACE_DEBUG");
 
 /// A setting with the same default everywhere, and no variable yet.
 const fn row(name: &'static str, surfaces: &'static [Surface], allowed: Allowed, default: Value) -> Spec {

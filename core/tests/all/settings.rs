@@ -101,6 +101,11 @@ fn values_are_parsed_by_their_form_and_refused_in_words() {
         ("numa", "bind:0,63", Some(Value::Nodes(1 << 63 | 1))),
         ("numa", "interleave", Some(Value::Word(2))),
         ("numa", "bind:64", None),
+        ("debug", "off", Some(Value::Words(0))),
+        ("debug", "all", Some(Value::Words(3))),
+        ("debug", "stats", Some(Value::Words(2))),
+        ("debug", "stats, check", Some(Value::Words(3))),
+        ("debug", "stats,", None),
     ] {
         let parsed = named(name).parse(text);
         assert_eq!(parsed.ok(), value, "{name}={text}");
@@ -118,6 +123,7 @@ fn values_are_parsed_by_their_form_and_refused_in_words() {
         (named("blocks").allowed, "a whole number from 1 to 16777216"),
         (named("strategy").allowed, "good, best, first or worst"),
         (named("stats").allowed, "0 or 1"),
+        (named("debug").allowed, "off, all, or with commas check or stats"),
         (Allowed::Variable(Surface::Torch), "TERRACE_TORCH_CAPACITY, TERRACE_TORCH_FRACTION or TERRACE_TORCH_ORIGIN"),
     ] {
         assert_eq!(allowed.to_string(), words);
@@ -160,5 +166,5 @@ fn names_that_are_nearly_a_variable_of_the_surface_are_found() {
     assert_eq!(settings::misspelt(Surface::Torch, b"TERRACE_TORCH_FRACTON"), Some("TERRACE_TORCH_FRACTION"));
     assert_eq!(settings::misspelt(Surface::Config, b"TERRACE_STRATGY"), Some("TERRACE_STRATEGY"));
     assert_eq!(settings::misspelt(Surface::Host, b"TERRACE_STRATGY"), None);
-    assert_eq!(settings::misspelt(Surface::Manager, b"TERRACE_CHUNKS"), None, "no variable yet");
+    assert_eq!(settings::misspelt(Surface::Manager, b"TERRACE_CHUNKS"), Some("TERRACE_CHUNK"));
 }

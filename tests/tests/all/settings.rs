@@ -82,7 +82,7 @@ fn configurations_have_the_rows_and_each_preset_its_profile() {
 fn each_variable_of_a_configuration_changes_it() {
     let managers = settings::of(Surface::Manager).filter(|spec| !spec.surfaces.contains(&Surface::Config));
     for spec in settings::of(Surface::Config).chain(managers) {
-        let texts = ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "worst", "never", "lru", "threads"];
+        let texts = ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "worst", "never", "lru", "threads", "stats"];
         let changes = |text: &&&str| spec.parse(text).is_ok_and(|value| value != spec.default);
         let text = texts.iter().find(changes).unwrap_or_else(|| panic!("a value for {}", spec.name));
         let variable = spec.variable.expect("a variable").into();

@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use terrace_core::residence::Tier;
 use terrace_core::settings::{
-    CHUNK, ENGINE, MAINTENANCE_INTERVAL, MEMORY, MIN_FREE, PINNED_CAP, POLICY, SHARE_OF_DISK, STAGING, Surface, Value,
+    CHUNK, DEBUG, ENGINE, MAINTENANCE_INTERVAL, MEMORY, MIN_FREE, PINNED_CAP, POLICY, SHARE_OF_DISK, STAGING, Surface,
+    Value,
 };
 use terrace_file::{Directory, Disk, EngineKind, FramePool, JoinHandle, Notify, Store, StoreOptions, TaskRunner};
 use terrace_guard::{Process, ProcessOwned};
@@ -192,6 +193,7 @@ impl ManagerBuilder {
             blank_bytes: Arc::default(),
             pinned_cap,
             min_free,
+            debug: self.settings.of(&DEBUG).switches(),
             on_pressure: self.on_pressure,
             staged: Semaphore::new((stage / chunk as u64) as usize),
             lease_gate: Arc::default(),

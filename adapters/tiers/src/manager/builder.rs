@@ -12,8 +12,8 @@ use std::time::Duration;
 use terrace_core::pressure::Level;
 use terrace_core::residence::Tier;
 use terrace_core::settings::{
-    CHUNK, ChosenSettings, ENGINE, MAINTENANCE_INTERVAL, MEMORY, MIN_FREE, PINNED_CAP, POLICY, Profile, SHARE_OF_DISK,
-    STAGING, Value,
+    CHUNK, ChosenSettings, DEBUG, DebugSwitches, ENGINE, MAINTENANCE_INTERVAL, MEMORY, MIN_FREE, PINNED_CAP, POLICY,
+    Profile, SHARE_OF_DISK, STAGING, Value,
 };
 use terrace_device::Device;
 use terrace_file::{Disk, EngineKind, Executor, StoreOptions};
@@ -214,6 +214,15 @@ impl ManagerBuilder {
     /// Sets the share of a disk's free bytes that a directory without a cap takes; a quarter by default.
     pub fn share_of_disk(mut self, share: f64) -> Self {
         self.settings.set(&SHARE_OF_DISK, Value::Share(share));
+        self
+    }
+
+    /// Sets what the manager checks and tells of itself; nothing by default.
+    ///
+    /// `check`: every invariant, each second and when the manager ends; one that is broken aborts the process with a line.
+    /// `stats`: a line on standard error when it ends.
+    pub fn debug(mut self, debug: DebugSwitches) -> Self {
+        self.settings.set(&DEBUG, debug.into());
         self
     }
 

@@ -53,6 +53,7 @@ impl ManagerShared {
         self.unlock(state);
         if looks {
             self.follow_machine_memory();
+            self.check_if_asked();
         }
         self.reclaim_unused_memory();
         if compacts {

@@ -40,6 +40,7 @@ mod buffer_state;
 mod build;
 mod builder;
 mod changes;
+mod debug;
 mod device;
 mod device_tier;
 mod durable;
@@ -92,6 +93,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use terrace_core::residence::{Residence, Tier};
+use terrace_core::settings::DebugSwitches;
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
 use terrace_guard::{Process, ProcessOwned};
 use tokio::sync::Semaphore;
@@ -145,6 +147,7 @@ struct ManagerShared {
     pinned_cap: AtomicU64,
     /// Bytes of the machine's memory that other programs are to find free, at most an eighth of it.
     min_free: AtomicU64,
+    debug: DebugSwitches,
     on_pressure: Option<PressureCallback>,
     /// Notified when device memory was freed, and when a copy or a drop has ended: the lock of `state` is held then, so
     /// only tasks may listen.

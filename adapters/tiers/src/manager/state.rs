@@ -4,6 +4,7 @@
 //! released; slow actions are tasks, which report how they ended.
 //! Asks from below: the ledger; the phases and lease words of buffers.
 
+use super::ManagerShared;
 use super::allocation::AllocationWaiter;
 use super::budget::TierBudget;
 use super::buffer_state::BufferState;
@@ -16,7 +17,6 @@ use super::phase::{BufferPhase, PhaseEvent};
 use super::suspension::Suspension;
 use super::tombstones::Tombstones;
 use super::types::MoveStats;
-use super::{Manager, ManagerShared};
 use crate::ledger::{Action, BufferId, LeaseStatus, Ledger, LedgerEvent, Medium, Rejected};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -307,24 +307,23 @@ impl State {
     }
 }
 
-impl Manager {
+impl ManagerShared {
     /// Checks every invariant.
     ///
     /// # Errors
     /// The first invariant that is broken.
-    pub fn check(&self) -> Result<(), String> {
-        self.shared.check_process().map_err(|error| error.to_string())?;
-        let state = self.shared.state();
+    pub(super) fn check(&self) -> Result<(), String> {
+        let state = self.state();
         state.ledger.check().map_err(|violation| violation.to_string())?;
         for buffer in state.buffers.values() {
             buffer.lease.check().map_err(|violation| violation.to_string())?;
             // A buffer that was freed during a migration has no view, and is skipped.
             if let Ok(view) = state.ledger.view(buffer.id) {
-                let leasable = state.leasable(&self.shared, buffer).is_some();
+                let leasable = state.leasable(self, buffer).is_some();
                 let sound = buffer.phase.get().check(view.moving, buffer.lease.is_closed(), leasable);
                 sound.map_err(|broken| format!("{}: {broken} ({:?})", buffer.id, buffer.phase))?;
             }
         }
-        self.shared.tiers().filter_map(|tier| self.shared.store(tier).ok()).try_for_each(Store::check)
+        self.tiers().filter_map(|tier| self.store(tier).ok()).try_for_each(Store::check)
     }
 }

@@ -211,14 +211,18 @@ impl ManagerShared {
 impl Manager {
     /// Statistics since the manager was built; zeros in a forked child.
     pub fn stats(&self) -> ManagerStats {
-        if self.shared.check_process().is_err() {
-            return ManagerStats::default();
-        }
-        let (stats, tiers) = (&self.shared.stats, self.shared.tiers());
+        if self.shared.check_process().is_ok() { self.shared.all_stats() } else { ManagerStats::default() }
+    }
+}
+
+impl ManagerShared {
+    /// Statistics since the manager was built.
+    pub(super) fn all_stats(&self) -> ManagerStats {
+        let (stats, tiers) = (&self.stats, self.tiers());
         let found: Vec<u64> = tiers.map(|tier| stats.sum(|shard| &shard.found[usize::from(tier)])).collect();
         let uses = |at| TierUses { hits: found[at], misses: found[at + 1..].iter().sum() };
         let (moves, prefetches, evictions) = {
-            let state = self.shared.state();
+            let state = self.state();
             (state.moves, state.ledger.prefetches(), state.ledger.evictions())
         };
         ManagerStats {
