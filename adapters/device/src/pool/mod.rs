@@ -83,6 +83,8 @@ struct PoolState<B: Backend> {
     frees: u32,
     /// Number of cache hits of streams that are closed by now.
     hits: u64,
+    /// Bytes of the blocks of those hits.
+    hit_bytes: u64,
     /// Number of requests that failed for good, even with the fallback.
     failed: u64,
     /// Number of requests that pinned host memory served in place of the device's.

@@ -54,6 +54,7 @@ impl<B: Backend> DevicePool<B> {
             failed: 0,
             fallbacks: 0,
             hits: 0,
+            hit_bytes: 0,
             fallback_on: options.fallback,
         };
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
@@ -140,9 +141,10 @@ impl<B: Backend> DevicePool<B> {
 
     /// Closes a stream whose last handle and last block were dropped; destroys it if terrace created it.
     pub(super) fn close(&self, stream: ClosedStream) {
-        let ClosedStream { owner, raw, owned, hits } = stream;
+        let ClosedStream { owner, raw, owned, hits, hit_bytes } = stream;
         let mut inner = self.inner();
         inner.hits += hits;
+        inner.hit_bytes += hit_bytes;
         inner.streams.retain(|(other, _)| other.strong_count() > 0);
         if self.context.health.check().is_ok() {
             inner.fences.close(owner);

@@ -7,11 +7,13 @@ use super::types::MoveStats;
 use super::{BufferState, Manager, ManagerShared};
 use crate::ledger::{EvictionStats, PrefetchStats};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use terrace_core::residence::{TIERS, Tier};
+use terrace_core::stats::rate;
 
 /// Number of counters of each kind: threads beyond so many share them.
 const SHARDS: usize = 8;
@@ -47,7 +49,8 @@ pub(super) struct StatsRecorder {
 /// How long calls took that did not find at once what they needed.
 ///
 /// The other calls take well below a microsecond more than their copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WaitStats {
     /// Number of calls that waited.
     pub calls: u64,
@@ -64,7 +67,8 @@ pub struct WaitStats {
 }
 
 /// Uses of buffers as one tier saw them: leases, reads and writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TierUses {
     /// Uses that found the newest bytes in this tier, and in no better one.
     pub hits: u64,
@@ -73,8 +77,9 @@ pub struct TierUses {
 }
 
 /// Statistics of a manager since it was built.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(default)]
 pub struct ManagerStats {
     /// How long ago the manager was built.
     pub elapsed: Duration,
@@ -115,9 +120,7 @@ impl ManagerStats {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rate_since(&self, earlier: &Self, number: impl Fn(&Self) -> u64) -> f64 {
-        let seconds = self.elapsed.saturating_sub(earlier.elapsed).as_secs_f64();
-        let grown = number(self).saturating_sub(number(earlier));
-        if seconds == 0.0 { 0.0 } else { grown as f64 / seconds }
+        rate(number(earlier), number(self), self.elapsed.saturating_sub(earlier.elapsed))
     }
 }
 

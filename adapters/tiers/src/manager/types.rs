@@ -4,6 +4,7 @@ use super::buffer_state::BufferState;
 use super::{Error, Manager};
 use crate::detect;
 use crate::ledger::{CopyOutcome, LedgerEvent, PlacementHint, TierView};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::{Store, StoreStats};
@@ -40,7 +41,7 @@ pub struct BufferInfo {
 }
 
 /// The current state of one tier.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TierInfo {
     /// Its number: 0 is the best.
     pub tier: Tier,
@@ -55,7 +56,8 @@ pub struct TierInfo {
 }
 
 /// Counters of moves since the manager was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MoveStats {
     /// Number of copies to better tiers.
     pub up: u64,
