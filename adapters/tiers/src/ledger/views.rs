@@ -62,6 +62,18 @@ impl EvictionCause {
     /// All causes.
     pub const ALL: [Self; 6] =
         [Self::Allocation, Self::Promotion, Self::Prefetch, Self::Ahead, Self::Maintenance, Self::Resize];
+
+    /// The cause's name in JSON and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocation => "allocation",
+            Self::Promotion => "promotion",
+            Self::Prefetch => "prefetch",
+            Self::Ahead => "ahead",
+            Self::Maintenance => "maintenance",
+            Self::Resize => "resize",
+        }
+    }
 }
 
 /// Evictions that have begun, by their cause: copies to lower tiers and drops of redundant copies.

@@ -71,7 +71,7 @@ pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use sequence::Sequence;
-pub use stats::{ManagerStats, TierUses, WaitStats};
+pub use stats::{ManagerStats, TierUses, WaitStats, WeakManager};
 pub use terrace_file::MappedFile;
 pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 

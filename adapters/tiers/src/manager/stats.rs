@@ -3,14 +3,15 @@
 //! Promises upward: every use is counted once, under no lock; a use that finds its bytes in memory costs one addition to
 //! a counter that few threads share.
 
-use super::types::MoveStats;
+use super::types::{MoveStats, TierInfo};
 use super::{BufferState, Manager, ManagerShared};
 use crate::ledger::{EvictionStats, PrefetchStats};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use terrace_core::residence::{TIERS, Tier};
 use terrace_core::stats::rate;
@@ -192,6 +193,29 @@ impl StatsRecorder {
 const HOUR: u64 = 3_600_000_000;
 
 impl ManagerShared {
+    fn collect_stats(&self) -> ManagerStats {
+        let (stats, tiers) = (&self.stats, self.tiers());
+        let found: Vec<u64> = tiers.map(|tier| stats.sum(|shard| &shard.found[usize::from(tier)])).collect();
+        let uses = |at| TierUses { hits: found[at], misses: found[at + 1..].iter().sum() };
+        let (moves, prefetches, evictions) = {
+            let state = self.state();
+            (state.moves, state.ledger.prefetches(), state.ledger.evictions())
+        };
+        ManagerStats {
+            elapsed: stats.built.elapsed(),
+            tiers: (0..found.len()).map(uses).collect(),
+            bytes_read: stats.sum(|shard| &shard.read),
+            bytes_written: stats.sum(|shard| &shard.written),
+            leases: stats.waits(Waited::Lease),
+            reads: stats.waits(Waited::Read),
+            writes: stats.waits(Waited::Write),
+            allocations: stats.waits(Waited::Allocation),
+            moves,
+            prefetches,
+            evictions,
+        }
+    }
+
     /// Counts a read that found its bytes in a tier.
     pub(super) fn count_read(&self, tier: Tier, bytes: usize) {
         self.stats.found(tier);
@@ -214,28 +238,52 @@ impl ManagerShared {
 impl Manager {
     /// Statistics since the manager was built; zeros in a forked child.
     pub fn stats(&self) -> ManagerStats {
-        if self.shared.check_process().is_err() {
-            return ManagerStats::default();
-        }
-        let (stats, tiers) = (&self.shared.stats, self.shared.tiers());
-        let found: Vec<u64> = tiers.map(|tier| stats.sum(|shard| &shard.found[usize::from(tier)])).collect();
-        let uses = |at| TierUses { hits: found[at], misses: found[at + 1..].iter().sum() };
-        let (moves, prefetches, evictions) = {
-            let state = self.shared.state();
-            (state.moves, state.ledger.prefetches(), state.ledger.evictions())
-        };
-        ManagerStats {
-            elapsed: stats.built.elapsed(),
-            tiers: (0..found.len()).map(uses).collect(),
-            bytes_read: stats.sum(|shard| &shard.read),
-            bytes_written: stats.sum(|shard| &shard.written),
-            leases: stats.waits(Waited::Lease),
-            reads: stats.waits(Waited::Read),
-            writes: stats.waits(Waited::Write),
-            allocations: stats.waits(Waited::Allocation),
-            moves,
-            prefetches,
-            evictions,
-        }
+        if self.shared.check_process().is_err() { ManagerStats::default() } else { self.shared.collect_stats() }
+    }
+
+    /// A reader of the manager's statistics that does not keep the manager.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_tiers::Manager;
+    ///
+    /// let manager = Manager::builder().memory(1 << 20).build()?;
+    /// let weak = manager.downgrade();
+    /// assert_eq!(weak.tiers().map(|tiers| tiers.len()), Some(1));
+    /// drop(manager);
+    /// assert!(weak.stats().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn downgrade(&self) -> WeakManager {
+        WeakManager { shared: Arc::downgrade(&self.shared) }
+    }
+}
+
+/// A manager as seen by a reader of its statistics: the manager ends as if there were no reader.
+#[derive(Clone)]
+pub struct WeakManager {
+    shared: Weak<ManagerShared>,
+}
+
+impl WeakManager {
+    /// Statistics since the manager was built; `None` once the manager and its buffers are dropped, and in a forked child.
+    pub fn stats(&self) -> Option<ManagerStats> {
+        self.own().map(|shared| shared.collect_stats())
+    }
+
+    /// The state of all tiers; `None` once the manager and its buffers are dropped, and in a forked child.
+    pub fn tiers(&self) -> Option<Vec<TierInfo>> {
+        self.own().map(|shared| shared.tier_infos())
+    }
+
+    /// Dropping the last handle waits until no reader holds this, so a reader does not end the manager.
+    fn own(&self) -> Option<Arc<ManagerShared>> {
+        self.shared.upgrade().filter(|shared| shared.check_process().is_ok())
+    }
+}
+
+impl fmt::Debug for WeakManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakManager").finish_non_exhaustive()
     }
 }

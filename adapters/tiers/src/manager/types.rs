@@ -1,7 +1,7 @@
 //! Options of allocations; lists of buffers and tiers; counters of moves.
 
 use super::buffer_state::BufferState;
-use super::{Error, Manager};
+use super::{Error, Manager, ManagerShared};
 use crate::detect;
 use crate::ledger::{CopyOutcome, LedgerEvent, PlacementHint, TierView};
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,19 @@ impl MoveStats {
     }
 }
 
+impl ManagerShared {
+    /// The state of all tiers.
+    pub(super) fn tier_infos(&self) -> Vec<TierInfo> {
+        let state = self.state();
+        let of = |tier| {
+            let (made, view) = (&self.tiers[usize::from(tier)], state.ledger.tier(tier)?);
+            let files = self.store(tier).ok().map(Store::stats);
+            Some(TierInfo { tier, kind: made.kind, device: made.device.clone(), view, files })
+        };
+        self.tiers().filter_map(of).collect()
+    }
+}
+
 impl Manager {
     /// Lists all buffers.
     pub fn list(&self) -> Vec<BufferInfo> {
@@ -121,13 +134,7 @@ impl Manager {
         if self.shared.check_process().is_err() {
             return Vec::new();
         }
-        let state = self.shared.state();
-        let of = |tier| {
-            let (made, view) = (&self.shared.tiers[usize::from(tier)], state.ledger.tier(tier)?);
-            let files = self.shared.store(tier).ok().map(Store::stats);
-            Some(TierInfo { tier, kind: made.kind, device: made.device.clone(), view, files })
-        };
-        self.shared.tiers().filter_map(of).collect()
+        self.shared.tier_infos()
     }
 
     /// The best tier of a kind.
