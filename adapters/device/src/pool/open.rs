@@ -1,5 +1,6 @@
 //! Opens a pool; opens, adopts and closes streams.
 
+use super::notice::PoolNotices;
 use super::{DeviceArena, DevicePool, PoolState, SIDES};
 use crate::backend::{Backend, MemoryKind, RawStream};
 use crate::capability::{Capabilities, Description};
@@ -56,6 +57,7 @@ impl<B: Backend> DevicePool<B> {
             hits: 0,
             hit_bytes: 0,
             fallback_on: options.fallback,
+            notices: PoolNotices::default(),
         };
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             context,

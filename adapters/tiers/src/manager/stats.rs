@@ -266,12 +266,16 @@ pub struct WeakManager {
 }
 
 impl WeakManager {
-    /// Statistics since the manager was built; `None` once the manager and its buffers are dropped, and in a forked child.
+    /// Statistics since the manager was built.
+    ///
+    /// `None` once the manager and its buffers are dropped, and in a forked child.
     pub fn stats(&self) -> Option<ManagerStats> {
         self.own().map(|shared| shared.collect_stats())
     }
 
-    /// The state of all tiers; `None` once the manager and its buffers are dropped, and in a forked child.
+    /// The state of all tiers.
+    ///
+    /// `None` once the manager and its buffers are dropped, and in a forked child.
     pub fn tiers(&self) -> Option<Vec<TierInfo>> {
         self.own().map(|shared| shared.tier_infos())
     }
