@@ -6,6 +6,7 @@
 
 /// Level of memory pressure, by the part of capacity in use. Ordered: a higher level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Level {
     /// Less than 60 % is in use.
     #[default]

@@ -1,8 +1,10 @@
 //! The statistics of an allocator: a snapshot of its counters.
 //!
 //! Promises upward: one [`Stats`] with stable keys, the same for a firmware heap and a device pool; ratios are computed
-//! from the counters, never stored.
-//! Asks from below: nothing.
+//! from the counters, never stored; one way to a rate, for any statistics ([`TimedStats`]).
+//! Asks from below: nothing. The caller reads the clock.
+
+use core::time::Duration;
 
 /// A snapshot of an allocator's counters: plain numbers, in bytes unless stated otherwise.
 ///
@@ -13,6 +15,7 @@
 /// - `requested <= in_use <= peak_in_use`
 /// - `allocations - frees = live_blocks <= peak_live_blocks`
 /// - `hits + misses = allocations`
+/// - `allocated_bytes - freed_bytes = in_use` (both are 0 where an allocator does not count them)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Stats {
@@ -42,6 +45,10 @@ pub struct Stats {
     pub allocations: u64,
     /// Number of calls that freed a block.
     pub frees: u64,
+    /// Bytes of all blocks allocated so far, and by which resizes made blocks larger.
+    pub allocated_bytes: u64,
+    /// Bytes of all blocks freed so far, and by which resizes made blocks smaller.
+    pub freed_bytes: u64,
     /// Number of allocations without a call to the source.
     pub hits: u64,
     /// Number of allocations that needed a call to the source.
@@ -88,6 +95,8 @@ impl Stats {
             peak_live_blocks: self.peak_live_blocks + other.peak_live_blocks,
             allocations: self.allocations + other.allocations,
             frees: self.frees + other.frees,
+            allocated_bytes: self.allocated_bytes + other.allocated_bytes,
+            freed_bytes: self.freed_bytes + other.freed_bytes,
             hits: self.hits + other.hits,
             misses: self.misses + other.misses,
             failed: self.failed + other.failed,
@@ -96,6 +105,11 @@ impl Stats {
             source_calls: self.source_calls + other.source_calls,
             handles: self.handles + other.handles,
         }
+    }
+
+    /// Adds the cumulative bytes: `allocated` ever, and freed what is no longer in use.
+    pub(crate) fn with_bytes(self, allocated: u64) -> Self {
+        Self { allocated_bytes: allocated, freed_bytes: allocated - self.in_use, ..self }
     }
 
     /// Fraction of allocations without a call to the source, 0 to 1 (1 when there were no allocations).
@@ -118,6 +132,40 @@ impl Stats {
     pub fn metadata_share(&self) -> f64 {
         if self.reserved == 0 { 0.0 } else { self.metadata as f64 / self.reserved as f64 }
     }
+}
+
+/// A snapshot of any statistics, and when the caller took it: two of them give rates.
+///
+/// # Example
+/// ```
+/// use core::time::Duration;
+/// use terrace_core::Stats;
+/// use terrace_core::stats::TimedStats;
+/// // `elapsed` is what the caller's clock says, from any moment on that both snapshots share.
+/// let before = TimedStats { elapsed: Duration::from_secs(1), stats: Stats { allocations: 10, ..Stats::default() } };
+/// let now = TimedStats { elapsed: Duration::from_secs(3), stats: Stats { allocations: 510, ..Stats::default() } };
+/// assert_eq!(now.rate_since(&before, |stats| stats.allocations), 250.0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct TimedStats<S = Stats> {
+    /// Time from the beginning of a clock to the snapshot.
+    pub elapsed: Duration,
+    /// The statistics at that time.
+    pub stats: S,
+}
+
+impl<S> TimedStats<S> {
+    /// How fast a number grew since an earlier snapshot, per second; 0 if it fell or no time passed.
+    pub fn rate_since(&self, earlier: &Self, number: impl Fn(&S) -> u64) -> f64 {
+        rate(number(&earlier.stats), number(&self.stats), self.elapsed.saturating_sub(earlier.elapsed))
+    }
+}
+
+/// How fast a number grew from `earlier` to `now`, per second; 0 if it fell or no time passed.
+pub fn rate(earlier: u64, now: u64, elapsed: Duration) -> f64 {
+    let (grown, seconds) = (now.saturating_sub(earlier), elapsed.as_secs_f64());
+    if seconds == 0.0 { 0.0 } else { grown as f64 / seconds }
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -176,6 +224,8 @@ mod tests {
             returns: n(17),
             source_calls: n(18),
             handles: n(19),
+            allocated_bytes: n(20),
+            freed_bytes: n(21),
         }
     }
 
@@ -192,6 +242,7 @@ mod tests {
         assert_eq!(middle, [8, 9, 10, 11, 12, 13].map(double));
         let tail = [sum.misses, sum.failed, sum.fallbacks, sum.returns, sum.source_calls, sum.handles];
         assert_eq!(tail, [14, 15, 16, 17, 18, 19].map(double));
+        assert_eq!([sum.allocated_bytes, sum.freed_bytes], [20, 21].map(double));
     }
 
     #[test]

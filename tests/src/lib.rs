@@ -42,6 +42,7 @@ mod source;
 mod source_model;
 pub mod steps;
 mod ticking;
+pub mod trace;
 #[allow(unsafe_code)] // a waker's table takes pointers
 pub mod waker;
 

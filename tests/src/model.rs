@@ -270,6 +270,9 @@ fn equations(stats: &Stats) -> Result<(), Broken> {
     let live = stats.allocations.checked_sub(stats.frees) == Some(stats.live_blocks);
     rule(live, "allocations - frees = live_blocks", seen)?;
     rule(stats.hits + stats.misses == stats.allocations, "hits + misses = allocations", seen)?;
+    let counted = (stats.allocated_bytes, stats.freed_bytes) != (0, 0);
+    let bytes = !counted || stats.allocated_bytes.checked_sub(stats.freed_bytes) == Some(stats.in_use);
+    rule(bytes, "allocated_bytes - freed_bytes = in_use", seen)?;
     rule(stats.in_use + stats.pooled <= stats.reserved, "in_use + pooled <= reserved", seen)?;
     rule(stats.largest_free <= stats.reserved - stats.in_use, "largest_free <= reserved - in_use", seen)
 }

@@ -34,7 +34,7 @@ use terrace_core::{Block, Request, Violation};
 /// ```
 #[derive(Clone)]
 pub struct Device {
-    service: Arc<dyn Service>,
+    pub(crate) service: Arc<dyn Service>,
 }
 
 impl Device {

@@ -19,7 +19,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `stream_cache` | a stream's cache |
-//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `error` | the types that users hold and see |
+//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error` | the types that users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed, or moved between host and device |
 //! | `transfer` | many copies at once, in pieces, while the caller goes on |
 //! | `ring` | messages between host and device |
@@ -69,6 +69,7 @@ pub mod store;
 mod stream;
 mod stream_cache;
 mod transfer;
+mod weak;
 
 pub use backend::{Backend, CopyRange, MemoryKind, Page, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path};
@@ -96,3 +97,4 @@ pub use transfer::{
     DirectionStats, Done, HostBuffer, HostSource, Incomplete, Priority, Transfer, TransferEngine, TransferError,
     TransferOptions, TransferStats,
 };
+pub use weak::WeakDevice;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 /// What a finished transfer did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct TransferReport {
     /// Number of bytes moved.
     pub bytes: u64,
@@ -22,6 +23,7 @@ pub struct TransferReport {
 
 /// What transfer engines did with one buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct BufferStats {
     /// Bytes copied into the buffer.
     pub bytes_in: u64,
@@ -34,6 +36,9 @@ pub struct BufferStats {
     /// Sum of the successful transfers' times, each from call to end.
     pub time: Duration,
     /// When the last transfer ended, `None` before the first.
+    ///
+    /// Serialised as its age under the key `last_age`: a moment of this clock means nothing to another process.
+    #[cfg_attr(feature = "serde", serde(rename = "last_age", with = "crate::stats::age"))]
     pub last: Option<Instant>,
 }
 

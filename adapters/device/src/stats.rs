@@ -1,9 +1,13 @@
-//! Counters of a device's pool.
+//! Counters of a device's pool; moments as serde values.
+//!
+//! Promises upward: the field names are the JSON keys (feature `serde`): fields are added, none is renamed.
+//! Asks from below: statistics of the core.
 
 use terrace_core::Stats;
 
 /// Counters of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct DeviceStats {
     /// The device's own memory: streams' caches and arena together. `fallbacks` counts requests that pinned memory
     /// served.
@@ -22,4 +26,20 @@ pub struct DeviceStats {
     pub events: u64,
     /// Number of allocations that a stream's cache served.
     pub cache_hits: u64,
+}
+
+/// Serialises the moment of an event as its age: the time from then to the serialisation.
+#[cfg(feature = "serde")]
+pub(crate) mod age {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::time::{Duration, Instant};
+
+    pub(crate) fn serialize<S: Serializer>(moment: &Option<Instant>, to: S) -> Result<S::Ok, S::Error> {
+        moment.map(|moment| moment.elapsed()).serialize(to)
+    }
+
+    /// An age from before this clock began is no moment of it.
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Instant>, D::Error> {
+        Ok(Option::<Duration>::deserialize(from)?.and_then(|age| Instant::now().checked_sub(age)))
+    }
 }

@@ -102,6 +102,8 @@ pub(crate) struct StreamCache {
     closed: bool,
     /// Number of blocks served.
     hits: u64,
+    /// Bytes of the blocks served.
+    hit_bytes: u64,
 }
 
 /// Counters of a cache.
@@ -109,6 +111,8 @@ pub(crate) struct StreamCache {
 pub(crate) struct CacheStats {
     /// Number of blocks served.
     pub(crate) hits: u64,
+    /// Bytes of the blocks served.
+    pub(crate) hit_bytes: u64,
     /// Bytes in cached blocks.
     pub(crate) bytes: u64,
     /// Number of cached blocks.
@@ -133,6 +137,7 @@ impl StreamCache {
             pooled_per_bucket: pooled_per_bucket as usize,
             closed: false,
             hits: 0,
+            hit_bytes: 0,
         }
     }
 
@@ -143,6 +148,7 @@ impl StreamCache {
         self.bytes -= block.bytes;
         self.blocks -= 1;
         self.hits += 1;
+        self.hit_bytes += block.bytes;
         Some(block)
     }
 
@@ -168,6 +174,7 @@ impl StreamCache {
             return None;
         }
         self.hits += 1;
+        self.hit_bytes += bytes;
         Some(self.recent.swap_remove(at))
     }
 
@@ -225,7 +232,7 @@ impl StreamCache {
         let room: usize = self.stacks.iter().map(Vec::capacity).sum::<usize>() + self.recent.capacity();
         let metadata = (size_of_val(&*self.stacks) + room * size_of::<Block>()) as u64;
         let (bytes, blocks) = (self.bytes + recent, self.blocks + self.recent.len() as u64);
-        CacheStats { hits: self.hits, bytes, blocks, metadata }
+        CacheStats { hits: self.hits, hit_bytes: self.hit_bytes, bytes, blocks, metadata }
     }
 }
 

@@ -17,6 +17,7 @@ use terrace_core::heap::HeapUsage;
 /// Counters since the heap was created. Numbers of calls wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct HeapCounters {
     /// Sum of the sizes in the layouts of all live blocks, in bytes.
     pub requested: usize,
@@ -90,6 +91,7 @@ impl LowWaterMark {
 /// Statistics of a heap, in bytes unless they count blocks or calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct HeapStats {
     /// Bytes of all regions, without those that alignment cut off at their ends.
     pub total: usize,

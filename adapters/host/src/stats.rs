@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// A snapshot of the statistics; a field counts bytes unless its line says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Stats {
     /// Bytes of blocks that the program holds, rounded up to size classes and pages.
     pub in_use: usize,

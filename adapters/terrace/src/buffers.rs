@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_core::pool::SizeClasses;
 use terrace_core::{AllocError, Cause, Counters, Stats};
@@ -81,6 +82,8 @@ struct Inner<B> {
     cap: usize,
     kept: Mutex<BuffersBySize<B>>,
     counters: Counters,
+    /// Bytes of all buffers taken so far.
+    allocated_bytes: AtomicU64,
 }
 
 /// Kept buffers by bucket; no bucket is empty.
@@ -140,7 +143,7 @@ impl<B: PoolBuffer> BufferPool<B> {
     /// A pool that keeps at most `cap` buffers per bucket (0: none).
     pub fn with_cap(cap: usize) -> Self {
         let (kept, counters) = (Mutex::new(BTreeMap::new()), Counters::new());
-        Self { inner: Arc::new(Inner { cap, kept, counters }) }
+        Self { inner: Arc::new(Inner { cap, kept, counters, allocated_bytes: AtomicU64::new(0) }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BuffersBySize<B>> {
@@ -176,6 +179,8 @@ impl<B: PoolBuffer> BufferPool<B> {
         } else {
             counters.reserved(held);
         }
+        // Before the buffer counts as in use, so that no snapshot has more in use than was ever taken.
+        self.inner.allocated_bytes.fetch_add(held, Ordering::Release);
         counters.allocated(held, hit);
         Ok(PooledBuffer { pool: self.clone(), buffer: Some(buffer), held })
     }
@@ -227,7 +232,9 @@ impl<B: PoolBuffer> BufferPool<B> {
 
     /// Counters: bytes of buffers taken (`in_use`), of buffers kept (`pooled`), and of both (`reserved`).
     pub fn stats(&self) -> Stats {
-        self.inner.counters.snapshot()
+        let stats = self.inner.counters.snapshot();
+        let allocated_bytes = self.inner.allocated_bytes.load(Ordering::Acquire).max(stats.in_use);
+        Stats { allocated_bytes, freed_bytes: allocated_bytes - stats.in_use, ..stats }
     }
 }
 

@@ -28,6 +28,7 @@
 //! | a pool of buffers of any type, by size | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
+//! | statistics for Prometheus | `metrics` |
 //! | arenas, ranges, pools, layers, pools that threads share: parts for allocators of your own | [`engine`] |
 #![forbid(unsafe_code)]
 
@@ -57,6 +58,11 @@ pub use terrace_tiers::{Buffer, Manager};
 #[cfg(feature = "global")]
 #[doc(inline)]
 pub use terrace_host as host;
+
+/// Statistics for Prometheus: as text, and over HTTP on the loopback.
+#[cfg(feature = "metrics")]
+#[doc(inline)]
+pub use terrace_metrics as metrics;
 
 /// Buffers by handle that live in the best tier, move as they are used, and can be made durable.
 #[cfg(feature = "tiers")]

@@ -105,6 +105,8 @@ struct ArenaCounters {
     live_blocks: u64,
     peak_live_blocks: u64,
     allocations: u64,
+    /// Bytes of all blocks so far, and by which resizes made them larger.
+    allocated_bytes: u64,
     misses: u64,
     failed: u64,
     returns: u64,
@@ -248,6 +250,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         t.live_blocks += 1;
         t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
         t.allocations += 1;
+        t.allocated_bytes += block.bytes;
         block
     }
 
@@ -291,8 +294,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
         // Reads the recorded size: the caller may have altered the size in the handle.
         let old = self.ranges[area].size_of(&block).map_err(|_| AllocError::new(Cause::NotLive, bytes))?;
         let resized = self.ranges[area].resize(block, bytes)?;
-        self.counters.in_use = self.counters.in_use + resized.bytes - old;
-        self.counters.peak_in_use = self.counters.peak_in_use.max(self.counters.in_use);
+        let t = &mut self.counters;
+        t.in_use = t.in_use + resized.bytes - old;
+        t.peak_in_use = t.peak_in_use.max(t.in_use);
+        t.allocated_bytes += resized.bytes.saturating_sub(old);
         Ok(resized)
     }
 
@@ -334,7 +339,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
             returns: t.returns,
             source_calls: usage.calls,
             handles: usage.handles,
+            ..Stats::default()
         }
+        .with_bytes(t.allocated_bytes)
     }
 
     fn check(&self) -> Result<(), Violation> {

@@ -13,14 +13,13 @@
 //! be freed through the `Local` that allocated it; [`Local::hand_over`] converts it to a block of the shared level,
 //! which any thread can free there. A `Local` cannot free the blocks that other `Local`s have cached.
 
-use core::ops::DerefMut;
-
 use super::Locked;
 use crate::allocator::{Allocator, Block, Owner, Request};
 use crate::cache::{Bin, Cache, Entry};
 use crate::error::{AllocError, Cause, FreeError, Violation, ensure};
 use crate::index::NONE;
 use crate::stats::Stats;
+use core::ops::DerefMut;
 use lock_api::RawMutex;
 
 /// The caps of a [`Local`].
@@ -66,6 +65,7 @@ struct LocalCounters {
     live_blocks: u64,
     peak_live_blocks: u64,
     allocations: u64,
+    allocated_bytes: u64,
     hits: u64,
     failed: u64,
 }
@@ -165,9 +165,7 @@ where
         self.counters.pooled = 0;
     }
 
-    /// Converts a live block to one of the shared level, without a lock.
-    ///
-    /// Any thread can free the returned handle in the shared level.
+    /// Converts a live block, without a lock, to one of the shared level, which any thread can free there.
     ///
     /// # Errors
     /// [`FreeError`] when the block is not live here.
@@ -238,6 +236,7 @@ where
         t.live_blocks += 1;
         t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
         t.allocations += 1;
+        t.allocated_bytes += inner.bytes;
         self.name(slot, inner, bytes)
     }
 
@@ -343,8 +342,10 @@ where
         let (old, rounded) = (self.records[slot as usize].inner, self.rounded(bytes));
         let resized = self.shared.with(|inner| inner.resize(old, rounded));
         let inner = resized.map_err(|error| AllocError { asked: bytes, ..error })?;
-        self.counters.in_use = self.counters.in_use - old.bytes + inner.bytes;
-        self.counters.peak_in_use = self.counters.peak_in_use.max(self.counters.in_use);
+        let t = &mut self.counters;
+        t.in_use = t.in_use - old.bytes + inner.bytes;
+        t.peak_in_use = t.peak_in_use.max(t.in_use);
+        t.allocated_bytes += inner.bytes.saturating_sub(old.bytes);
         Ok(self.name(slot, inner, bytes))
     }
 
@@ -371,6 +372,7 @@ where
             failed: t.failed,
             ..shared
         }
+        .with_bytes(t.allocated_bytes)
     }
 
     fn check(&self) -> Result<(), Violation> {

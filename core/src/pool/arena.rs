@@ -83,6 +83,8 @@ pub struct BucketArena<S, T, G> {
     /// Number of calls made to the source.
     calls: u64,
     counters: Counters,
+    /// Bytes of all blocks so far.
+    allocated_bytes: u64,
 }
 
 impl<S, T, G> BucketArena<S, T, G>
@@ -106,6 +108,7 @@ where
             ticket: 0,
             calls: 0,
             counters: Counters::new(),
+            allocated_bytes: 0,
         }
     }
 
@@ -137,6 +140,7 @@ where
         };
         let block = self.serve(class, request)?;
         self.counters.allocated(block.bytes, calls == self.calls);
+        self.allocated_bytes += block.bytes;
         Ok(block)
     }
 

@@ -162,6 +162,7 @@ impl<S: Slots, I: Index> Range<S, I> {
     fn count_allocated(&mut self, size: u32) {
         let t = &mut self.totals;
         t.live += u64::from(size);
+        t.allocated += u64::from(size);
         t.peak_live = t.peak_live.max(t.live);
         t.live_blocks += 1;
         t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
@@ -184,6 +185,7 @@ impl<S: Slots, I: Index> Range<S, I> {
         let t = &mut self.totals;
         t.live = t.live + u64::from(size) - u64::from(old);
         t.peak_live = t.peak_live.max(t.live);
+        t.allocated += u64::from(size.saturating_sub(old));
         Ok(Block { bytes: self.bytes(size), ticket: self.ticket, ..block })
     }
 

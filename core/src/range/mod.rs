@@ -66,12 +66,13 @@ pub struct Range<S, I = GoodFit> {
     totals: Totals,
 }
 
-/// Sums over all regions, in granules. Other figures are computed: the free memory is `backed - live`, and the
-/// allocations are the tickets issued less `renewals`.
+/// Sums over all regions, in granules; `allocated` ever, growth by resizes included. Other figures are computed: the free
+/// memory is `backed - live`, and the allocations are the tickets issued less `renewals`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     live: u64,
     peak_live: u64,
+    allocated: u64,
     /// Granules backed by memory: the sum of live blocks and gaps.
     backed: u64,
     peak_backed: u64,
@@ -390,6 +391,7 @@ impl<S: Slots, I: Index> Allocator for Range<S, I> {
             failed: t.failed,
             ..Stats::default()
         }
+        .with_bytes(bytes(t.allocated))
     }
 
     fn check(&self) -> Result<(), Violation> {

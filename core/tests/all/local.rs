@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_core::arena::{ArenaParts, ArenaSettings, ArenaStorage, PendingFree, PlainArena};
 use terrace_core::layer::{Local, LocalCaps, LocalRecord, Locked};
 use terrace_core::{
-    Allocator, Arena, Bin, Block, Cause, Entry, FreeError, GoodFit, NoFence, Owner, Request, Segment, Slot,
+    Allocator, Arena, Bin, Block, Cause, Entry, FreeError, GoodFit, NoFence, Owner, Range, Request, Segment, Slot,
+    Stats,
 };
 
 thread_local! {
@@ -222,4 +223,36 @@ proptest! {
         drop(level);
         prop_assert_eq!(below(&shared), 0);
     }
+}
+
+#[test]
+fn cumulative_bytes_are_of_all_blocks_and_of_what_resizes_added() {
+    // The bytes of a level are those of its callers: what a hit hands out again counts again, below it does not.
+    let shared = shared(1 << 20, 0);
+    let mut level = local(&shared, 4, 1 << 16, 8);
+    let moved = |stats: Stats| (stats.allocated_bytes, stats.freed_bytes);
+    let first = get(&mut level, 1024, 0);
+    level.free(first, Owner(0)).expect("live");
+    let again = get(&mut level, 1024, 0);
+    assert_eq!(moved(level.stats()), (2048, 1024));
+    assert_eq!(moved(shared.with(|arena| arena.stats())), (1024, 0), "the second was a hit");
+    let smaller = level.resize(again, 256).expect("blocks shrink");
+    assert_eq!(moved(level.stats()), (2048, 1792));
+    let larger = level.resize(smaller, 512).expect("the gap after it is free");
+    assert_eq!(moved(level.stats()), (2304, 1792));
+    assert_eq!(moved(shared.with(|arena| arena.stats())), (1280, 768));
+    level.free(larger, Owner(0)).expect("live");
+    assert_eq!(moved(level.stats()), (2304, 2304));
+    level.trim();
+    assert_eq!(moved(shared.with(|arena| arena.stats())), (1280, 1280));
+
+    let mut slots = [Slot::EMPTY; 8];
+    let mut range = Range::new(&mut slots[..], 64, GoodFit::new()).expect("valid");
+    range.add_region(1 << 20, 1 << 16).expect("room");
+    let block = range.allocate(Request::new(4000)).expect("room");
+    let block = range.resize(block, 100).expect("blocks shrink");
+    let block = range.resize(block, 1000).expect("there was more");
+    assert_eq!(moved(range.stats()), (4928, 3904), "63 granules and 14, of which 16 are left");
+    range.free(block, Owner(0)).expect("live");
+    assert_eq!(moved(range.stats()), (4928, 4928));
 }

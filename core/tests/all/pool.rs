@@ -340,6 +340,7 @@ fn a_segment_is_shared_by_its_class_and_goes_back_when_trimmed() {
     let mut arena = arena(Regions::new(1 << 30, 0), 1, 4096, 100, 10);
     let blocks: Vec<_> = (0..4).map(|_| arena.allocate(Request::new(1000)).expect("room")).collect();
     assert_eq!((arena.source().calls, arena.stats().misses, arena.stats().hits), (1, 1, 3));
+    assert_eq!((arena.stats().allocated_bytes, arena.stats().freed_bytes), (arena.stats().in_use, 0));
     let fifth = arena.allocate(Request::new(1000)).expect("room");
     assert_eq!((arena.source().calls, arena.stats().reserved), (2, 8192));
     assert_eq!(arena.trim(), 0, "nothing is empty");

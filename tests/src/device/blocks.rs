@@ -82,9 +82,10 @@ pub(super) fn outlives(world: &World<'_>) -> Result<(), String> {
 pub(super) fn statistics(world: &World<'_>) -> Result<(), String> {
     with(world, small(), |device| {
         let stream = ok(device.stream())?;
-        let mut blocks = Vec::new();
+        let (mut blocks, mut taken) = (Vec::new(), 0);
         for i in 0..500u64 {
             blocks.push(ok(device.allocate(&stream, 1 + i * 97 % 40_000))?);
+            taken += blocks.last().map_or(0, |block| block.bytes());
             if i % 2 == 0 {
                 blocks.swap_remove((i as usize * 7) % blocks.len());
             }
@@ -94,6 +95,8 @@ pub(super) fn statistics(world: &World<'_>) -> Result<(), String> {
             same(stats.live_blocks, blocks.len() as u64, "live blocks")?;
             same(stats.allocations - stats.frees, stats.live_blocks, "allocations less frees")?;
             same(stats.hits + stats.misses, stats.allocations, "hits and misses")?;
+            same(stats.allocated_bytes, taken, "bytes allocated so far")?;
+            same(stats.freed_bytes, taken - live, "bytes freed so far")?;
             ensure(stats.in_use <= stats.reserved, "in use is at most reserved")?;
             ensure(stats.reserved <= stats.peak_reserved, "reserved is at most its peak")?;
         }

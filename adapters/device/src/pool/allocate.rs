@@ -9,6 +9,7 @@
 //!     none ─► an error with the request and the state of the arena
 //! ```
 
+use super::notice::PoolNotice;
 use super::{DevicePool, HOST, PoolState};
 use crate::backend::{Backend, MemoryKind};
 use crate::capability::Capabilities;
@@ -61,13 +62,14 @@ impl<B: Backend> DevicePool<B> {
             let mut inner = self.inner();
             // No fallback during a capture: a graph keeps its memory, and fallback memory is reused by others.
             let may = fallback && memory && home.route() == NO_ROUTE;
-            return match may.then(|| inner.fall_back(self, request)).flatten() {
-                Some(block) => Ok((block, BlockOrigin::Host(HostMemory::Fallback))),
-                None => {
-                    inner.failed += 1;
-                    Err(DeviceError::OutOfMemory(what))
-                }
-            };
+            let block = may.then(|| inner.fall_back(self, request)).flatten();
+            if block.is_none() {
+                inner.failed += 1;
+                inner.notices.add(PoolNotice::OutOfMemory { asked: request.bytes });
+            }
+            self.unlock(inner);
+            let served = block.map(|block| (block, BlockOrigin::Host(HostMemory::Fallback)));
+            return served.ok_or(DeviceError::OutOfMemory(what));
         }
     }
 
@@ -85,10 +87,13 @@ impl<B: Backend> DevicePool<B> {
             if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 if !waited && !inner.held.is_empty() {
                     (inner, waited) = (self.wait_for_held(inner), true);
+                    inner.notices.add(PoolNotice::WaitedForStreams { asked: request.bytes });
                     continue;
                 }
                 // A graph's pool reserves segments of its own: what the device's arena releases may make room for one.
-                if matches!(place, BlockOrigin::Graph(_)) && inner.arena.trim() > 0 {
+                let bytes = if matches!(place, BlockOrigin::Graph(_)) { inner.arena.trim() } else { 0 };
+                if bytes > 0 {
+                    inner.notices.add(PoolNotice::Trimmed { asked: request.bytes, bytes });
                     served = inner.from(place, request);
                 }
             }
@@ -181,7 +186,10 @@ impl<B: Backend> DevicePool<B> {
             return false;
         }
         let _asked = HookGuard(&IN_HOOK);
-        hook(what)
+        let freed = hook(what);
+        #[cfg(feature = "tracing")]
+        self.inner().notices.add(PoolNotice::HookCalled { asked: what.asked, freed });
+        freed
     }
 }
 
@@ -195,7 +203,10 @@ impl<B: Backend> PoolState<B> {
     /// again.
     fn attempt(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
         match self.from(place, request) {
-            Err(error) if is_memory(error.cause) && self.drain() => self.from(place, request),
+            Err(error) if is_memory(error.cause) && self.drain() => {
+                self.notices.add(PoolNotice::CachesEmptied { asked: request.bytes });
+                self.from(place, request)
+            }
             served => served,
         }
     }
@@ -232,6 +243,7 @@ impl<B: Backend> PoolState<B> {
         let block =
             self.fallback_on.then(|| self.allocate_host_memory(pool, HostMemory::Fallback, request).ok()).flatten()?;
         self.fallbacks += 1;
+        self.notices.add(PoolNotice::FellBack { asked: request.bytes });
         Some(block)
     }
 

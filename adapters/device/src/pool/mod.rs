@@ -14,6 +14,7 @@ mod events;
 mod graphs;
 mod hints;
 mod host_copy;
+mod notice;
 mod open;
 mod registration;
 mod service;
@@ -29,6 +30,7 @@ use crate::store::HeapStore;
 use crate::stream::{BlockOrigin, Hook, HostMemory, Release, StreamCore, StreamHandle};
 use crate::stream_cache::AllocatedTail;
 use graphs::Graph;
+use notice::PoolNotices;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -83,11 +85,14 @@ struct PoolState<B: Backend> {
     frees: u32,
     /// Number of cache hits of streams that are closed by now.
     hits: u64,
+    /// Bytes of the blocks of those hits.
+    hit_bytes: u64,
     /// Number of requests that failed for good, even with the fallback.
     failed: u64,
     /// Number of requests that pinned host memory served in place of the device's.
     fallbacks: u64,
     fallback_on: bool,
+    notices: PoolNotices,
 }
 
 /// A dropped block, held until the streams that use it are done.
@@ -133,7 +138,14 @@ impl<B: Backend> DevicePool<B> {
     fn unlock(&self, mut inner: MutexGuard<'_, PoolState<B>>) {
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
+        #[cfg(feature = "tracing")]
+        let (notices, sizes) = {
+            let reserved = inner.arena.reserved();
+            inner.notices.take(reserved)
+        };
         drop(inner);
+        #[cfg(feature = "tracing")]
+        notice::report(&self.context.backend.description().name, notices, sizes);
         parting.into_iter().for_each(|stream| catch_panic(|| drop(stream)));
         for (release, block) in released {
             catch_panic(|| release(block.address, block.bytes));

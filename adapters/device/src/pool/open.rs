@@ -1,5 +1,6 @@
 //! Opens a pool; opens, adopts and closes streams.
 
+use super::notice::PoolNotices;
 use super::{DeviceArena, DevicePool, PoolState, SIDES};
 use crate::backend::{Backend, MemoryKind, RawStream};
 use crate::capability::{Capabilities, Description};
@@ -54,7 +55,9 @@ impl<B: Backend> DevicePool<B> {
             failed: 0,
             fallbacks: 0,
             hits: 0,
+            hit_bytes: 0,
             fallback_on: options.fallback,
+            notices: PoolNotices::default(),
         };
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             context,
@@ -140,9 +143,10 @@ impl<B: Backend> DevicePool<B> {
 
     /// Closes a stream whose last handle and last block were dropped; destroys it if terrace created it.
     pub(super) fn close(&self, stream: ClosedStream) {
-        let ClosedStream { owner, raw, owned, hits } = stream;
+        let ClosedStream { owner, raw, owned, hits, hit_bytes } = stream;
         let mut inner = self.inner();
         inner.hits += hits;
+        inner.hit_bytes += hit_bytes;
         inner.streams.retain(|(other, _)| other.strong_count() > 0);
         if self.context.health.check().is_ok() {
             inner.fences.close(owner);

@@ -82,13 +82,16 @@ impl<B: Backend> Service for DevicePool<B> {
             pool.pooled += counts.bytes;
             pool.live_blocks -= counts.blocks;
             stats.cache_hits += counts.hits;
+            pool.allocated_bytes += counts.hit_bytes;
             pool.metadata += counts.metadata;
             stats.streams += 1;
         }
         stats.cache_hits += inner.hits;
+        pool.allocated_bytes += inner.hit_bytes;
         pool.allocations += stats.cache_hits;
         pool.hits += stats.cache_hits;
         pool.frees = pool.allocations - pool.live_blocks;
+        pool.freed_bytes = pool.allocated_bytes - pool.in_use;
         pool.failed = inner.failed;
         let side = |side| inner.sides[side as usize].as_ref().map_or_else(Stats::default, stats_of);
         stats.pinned = side(HostMemory::Pinned).plus(side(HostMemory::Fallback));

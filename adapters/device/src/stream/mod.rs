@@ -61,6 +61,8 @@ pub(crate) struct ClosedStream {
     pub(crate) owned: bool,
     /// Number of blocks that the stream's cache served.
     pub(crate) hits: u64,
+    /// Bytes of those blocks.
+    pub(crate) hit_bytes: u64,
 }
 
 /// A value of the user's that keeps an adopted stream alive until it is dropped.
@@ -280,8 +282,9 @@ impl Drop for StreamCore {
         if self.forked() {
             return std::mem::forget(keeper);
         }
-        let hits = self.cache.get_mut().counts().hits;
-        self.service.close_stream(ClosedStream { owner: self.owner, raw: self.raw, owned: self.owned, hits });
+        let CacheStats { hits, hit_bytes, .. } = self.cache.get_mut().counts();
+        let closed = ClosedStream { owner: self.owner, raw: self.raw, owned: self.owned, hits, hit_bytes };
+        self.service.close_stream(closed);
         // Dropping the keeper runs the user's code, on any thread: a panic must not spread.
         catch_panic(|| drop(keeper));
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Counters of an engine's transfers in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct DirectionStats {
     /// Number of transfers that moved all of their bytes.
     pub transfers: u64,
@@ -35,6 +36,9 @@ pub struct DirectionStats {
     /// flight.
     pub best: f64,
     /// When the last transfer ended.
+    ///
+    /// Serialised as its age under the key `last_age`: a moment of this clock means nothing to another process.
+    #[cfg_attr(feature = "serde", serde(rename = "last_age", with = "crate::stats::age"))]
     pub last: Option<Instant>,
 }
 
@@ -53,6 +57,7 @@ impl DirectionStats {
 
 /// Counters of an engine, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct TransferStats {
     /// Counters of transfers from the host to the device.
     pub up: DirectionStats,

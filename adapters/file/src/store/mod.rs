@@ -69,6 +69,7 @@ use terrace_guard::ProcessOwned;
 
 /// How full a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StoreStats {
     /// Bytes of the store's files on the disk.
     pub disk: u64,

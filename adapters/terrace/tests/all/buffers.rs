@@ -95,3 +95,16 @@ fn a_buffer_that_panics_is_gone_and_not_counted() {
         assert_eq!((pool.stats().hits, pool.trim(), pool.stats().reserved), (1, 64, 0), "{call:?}");
     }
 }
+
+#[test]
+fn cumulative_bytes_are_of_all_buffers_taken() {
+    let pool: BufferPool<Vec<u8>> = BufferPool::new();
+    let moved = || (pool.stats().allocated_bytes, pool.stats().freed_bytes);
+    let first = pool.take(4096).expect("made");
+    let bytes = first.capacity() as u64;
+    assert_eq!(moved(), (bytes, 0));
+    drop(first);
+    assert_eq!(moved(), (bytes, bytes));
+    drop(pool.take(4096).expect("kept"));
+    assert_eq!(moved(), (2 * bytes, 2 * bytes));
+}

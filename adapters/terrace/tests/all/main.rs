@@ -6,4 +6,6 @@ mod buffers;
 mod event;
 #[cfg(feature = "recording")]
 mod recording;
+#[cfg(feature = "serde")]
+mod stats;
 mod waiting;

@@ -17,6 +17,7 @@
 //! counts as such an event only for the next request at the head of the queue.
 
 use super::account::Tenant;
+use super::notice::Notice;
 use super::table::{BufferRecord, Migration};
 use super::types::{BufferId, LeaseStatus};
 use super::{EventContext, EvictionCause, Ledger, Tier};
@@ -321,6 +322,8 @@ impl Ledger {
             };
             if leaves {
                 self.evictions.count(cause, bytes);
+                let (id, to) = (self.buffers[index].id, if let Exit::Copy(to) = exit { Some(to) } else { None });
+                self.notices.add(Notice::Evicted { id, from: tier, to, bytes, cause });
             }
             match exit {
                 Exit::Drop => self.begin_drop(index, tier, context),

@@ -6,6 +6,7 @@
 //! lease is released, or the next tick.
 
 use super::error::Rejected;
+use super::notice::Notice;
 use super::table::Migration;
 use super::types::{Action, BufferId, CopyOutcome};
 use super::{EventContext, Ledger, Tier};
@@ -160,6 +161,7 @@ impl Ledger {
         let pause = self.backoff.saturating_mul(1 << state.failures.min(MAX_DOUBLINGS));
         state.failures = state.failures.saturating_add(1);
         state.suspended_until = Some(self.now.saturating_add(pause));
+        self.notices.add(Notice::Suspended { tier: to, pause });
     }
 
     /// Defers a buffer: it is not moved until the next tick, or until a lease that blocked it is released.

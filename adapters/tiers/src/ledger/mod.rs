@@ -46,12 +46,15 @@ mod eviction;
 mod maintenance;
 mod migration;
 mod move_request;
+mod notice;
 mod queue;
 mod table;
 mod types;
 mod views;
 
 pub use error::{Refusal, RefusalReason, Rejected, SetupError};
+#[cfg(feature = "tracing")]
+pub(crate) use notice::Notice;
 pub use types::{
     Action, BufferId, CopyOutcome, LeaseStatus, LedgerEvent, Medium, PlacementHint, Settings, TenantQuota, TierSpec,
 };
@@ -59,6 +62,7 @@ pub use views::{BufferView, EvictionCause, EvictionStats, PrefetchStats, TierVie
 
 use crate::policy::Policy;
 use account::{Tenant, TierState};
+use notice::Notices;
 use queue::PendingRequest;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -110,6 +114,7 @@ pub struct Ledger {
     maintenance_budget: u64,
     ahead_from: u64,
     backoff: u64,
+    pub(crate) notices: Notices,
 }
 
 /// Bytes of metadata that a ledger keeps for each buffer, mostly its record and a node in the tables of two policies.
@@ -155,6 +160,7 @@ impl Ledger {
             maintenance_budget: settings.maintenance_budget,
             ahead_from: settings.ahead_from,
             backoff: settings.backoff,
+            notices: Notices::default(),
         })
     }
 

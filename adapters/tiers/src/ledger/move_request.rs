@@ -8,6 +8,7 @@
 //! tried again when the lease is released, or at the next tick.
 
 use super::error::Rejected;
+use super::notice::Notice;
 use super::queue::QueueState;
 use super::table::{Awaited, BufferRecord, MoveKind, MoveRequest};
 use super::types::{Action, BufferId, LeaseStatus, Medium};
@@ -86,7 +87,7 @@ impl Ledger {
                 let satisfied = self.tiers[usize::from(to)].medium != Medium::File;
                 match satisfied {
                     true => self.set_awaited(index, Awaited::Prefetch),
-                    false => self.prefetches.unmet += 1,
+                    false => self.count_unmet(index),
                 }
                 context.actions.push(Action::MoveFinished { id, to, satisfied });
                 Ok(())
@@ -162,12 +163,18 @@ impl Ledger {
         }
     }
 
+    /// Counts a prefetch that ended without its buffer in the wanted tier.
+    fn count_unmet(&mut self, index: u32) {
+        self.prefetches.unmet += 1;
+        self.notices.add(Notice::PrefetchUnmet { id: self.buffers[index].id });
+    }
+
     /// Ends a buffer's pending move, if it has one, because it was satisfied or is impossible.
     pub(super) fn finish_move(&mut self, index: u32, satisfied: bool, context: &mut EventContext<'_>) {
         match (self.buffers[index].pending_move.map(|request| request.kind), satisfied) {
             (Some(MoveKind::Prefetch), true) => self.set_awaited(index, Awaited::Prefetch),
             (Some(MoveKind::Promote), true) => self.set_awaited(index, Awaited::Promotion),
-            (Some(MoveKind::Prefetch), false) => self.prefetches.unmet += 1,
+            (Some(MoveKind::Prefetch), false) => self.count_unmet(index),
             _ => {}
         }
         self.report_move(index, satisfied, context);

@@ -2,6 +2,7 @@
 
 use super::error::Refusal;
 use crate::policy::PolicyKind;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use terrace_core::pressure::Level;
 use terrace_core::residence::{TIERS, Tier};
@@ -30,7 +31,8 @@ impl fmt::Display for BufferId {
 }
 
 /// What a tier stores bytes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Medium {
     /// Memory that only a device addresses: processors reach it by copies.
     Device,

@@ -1,6 +1,8 @@
 //! What the ledger tells about buffers, tiers and prefetches.
 
 use super::types::Medium;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use terrace_core::pressure::Level;
 use terrace_core::residence::{Residence, Tier};
 
@@ -25,7 +27,8 @@ pub struct BufferView {
 }
 
 /// What became of prefetches that have ended. A use is seen when the ledger next considers the buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PrefetchStats {
     /// Buffers that were used after they had arrived.
     pub met: u64,
@@ -38,7 +41,8 @@ pub struct PrefetchStats {
 }
 
 /// Why buffers were evicted from a tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EvictionCause {
     /// An allocation needed the room.
     Allocation,
@@ -58,11 +62,57 @@ impl EvictionCause {
     /// All causes.
     pub const ALL: [Self; 6] =
         [Self::Allocation, Self::Promotion, Self::Prefetch, Self::Ahead, Self::Maintenance, Self::Resize];
+
+    /// The cause's name in JSON and in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocation => "allocation",
+            Self::Promotion => "promotion",
+            Self::Prefetch => "prefetch",
+            Self::Ahead => "ahead",
+            Self::Maintenance => "maintenance",
+            Self::Resize => "resize",
+        }
+    }
 }
 
 /// Evictions that have begun, by their cause: copies to lower tiers and drops of redundant copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// Serialised as a map from each cause to the number of its evictions and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "EvictionMap", into = "EvictionMap")]
 pub struct EvictionStats([(u64, u64); 6]);
+
+/// The serialised form of [`EvictionStats`].
+type EvictionMap = BTreeMap<EvictionCause, EvictionCount>;
+
+/// Evictions for one cause, as serialised.
+#[derive(Serialize, Deserialize)]
+struct EvictionCount {
+    evictions: u64,
+    bytes: u64,
+}
+
+impl From<EvictionStats> for EvictionMap {
+    fn from(stats: EvictionStats) -> Self {
+        let count = |cause| stats.of(cause);
+        EvictionCause::ALL.map(|cause| (cause, count(cause).into())).into()
+    }
+}
+
+impl From<(u64, u64)> for EvictionCount {
+    fn from((evictions, bytes): (u64, u64)) -> Self {
+        Self { evictions, bytes }
+    }
+}
+
+impl From<EvictionMap> for EvictionStats {
+    fn from(map: EvictionMap) -> Self {
+        let mut stats = Self::default();
+        map.iter().for_each(|(cause, count)| stats.0[*cause as usize] = (count.evictions, count.bytes));
+        stats
+    }
+}
 
 impl EvictionStats {
     /// Number of evictions for a cause, and their bytes.
@@ -77,7 +127,7 @@ impl EvictionStats {
 }
 
 /// The state of a tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierView {
     /// What the tier stores bytes in.
     pub medium: Medium,

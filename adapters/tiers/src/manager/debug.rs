@@ -20,7 +20,7 @@ impl ManagerShared {
 
     /// Statistics in a line.
     fn told(&self) -> String {
-        let stats = self.all_stats();
+        let stats = self.collect_stats();
         let hits: Vec<String> = stats.tiers.iter().map(|tier| tier.hits.to_string()).collect();
         format!(
             "manager: {} s, {} B read, {} B written, hits by tier {}, {} copies up and {} down, {} allocations",

@@ -115,7 +115,12 @@ impl ManagerShared {
     pub(super) fn copy(self: &Arc<Self>, buffer: Arc<BufferState>, from: Tier, to: Tier) {
         let shared = Arc::clone(self);
         drop(self.tasks.spawn(async move {
-            let brought = catch_copy_panic(shared.transfer(&buffer, from, to)).await;
+            let copied = catch_copy_panic(shared.transfer(&buffer, from, to));
+            #[cfg(feature = "tracing")]
+            let span = super::trace::copy_span(buffer.id, from, to, buffer.bytes);
+            #[cfg(feature = "tracing")]
+            let copied = tracing::Instrument::instrument(copied, span.clone());
+            let brought = copied.await;
             let outcome = match &brought {
                 Ok(_) => CopyOutcome::Done,
                 // The target did not fail, so it is not suspended.
@@ -127,6 +132,8 @@ impl ManagerShared {
                 Err(Error::Device(DeviceError::OutOfMemory(_))) => CopyOutcome::Full,
                 Err(_) => CopyOutcome::Failed,
             };
+            #[cfg(feature = "tracing")]
+            span.record("outcome", tracing::field::debug(outcome));
             let refused = brought.as_ref().err().filter(|_| matches!(outcome, CopyOutcome::Full | CopyOutcome::Failed));
             let refused = refused.map(|error| (to, shared.suspension(to, error.clone())));
             let mut state = shared.state();

@@ -29,6 +29,7 @@
 //! | `mapped` | mapped files as buffers |
 //! | `types`, `stats` | options of allocations; lists of buffers and tiers; statistics |
 //! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
+//! | `trace` | spans and events, with the feature `tracing` |
 //! | `builder`, `sizes`, `maintenance` | settings and construction; sizes that follow; the maintenance thread |
 
 mod access;
@@ -65,6 +66,8 @@ mod state;
 mod stats;
 mod suspension;
 mod tombstones;
+#[cfg(feature = "tracing")]
+mod trace;
 mod types;
 
 pub use builder::{ManagerBuilder, Preset, PressureCallback};
@@ -74,7 +77,7 @@ pub use error::Error;
 pub use handle::Buffer;
 pub use lease::{Lease, LeaseMut};
 pub use sequence::Sequence;
-pub use stats::{ManagerStats, TierUses, WaitStats};
+pub use stats::{ManagerStats, TierUses, WaitStats, WeakManager};
 pub use terrace_file::MappedFile;
 pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 

@@ -48,7 +48,11 @@ impl ManagerShared {
     /// Releases the manager's lock, then frees device memory and reports pressure levels to the program.
     pub(super) fn unlock(&self, mut state: MutexGuard<'_, State>) {
         let (levels, copies) = (std::mem::take(&mut state.levels), state.pending_frees.begin());
+        #[cfg(feature = "tracing")]
+        let notices = state.ledger.notices.take();
         drop(state);
+        #[cfg(feature = "tracing")]
+        super::trace::report(notices);
         self.free_device_memory(copies);
         if let Some(told) = &self.on_pressure {
             for (tier, level) in levels {

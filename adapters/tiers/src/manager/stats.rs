@@ -3,15 +3,18 @@
 //! Promises upward: every use is counted once, under no lock; a use that finds its bytes in memory costs one addition to
 //! a counter that few threads share.
 
-use super::types::MoveStats;
+use super::types::{MoveStats, TierInfo};
 use super::{BufferState, Manager, ManagerShared};
 use crate::ledger::{EvictionStats, PrefetchStats};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use terrace_core::residence::{TIERS, Tier};
+use terrace_core::stats::rate;
 
 /// Number of counters of each kind: threads beyond so many share them.
 const SHARDS: usize = 8;
@@ -47,7 +50,8 @@ pub(super) struct StatsRecorder {
 /// How long calls took that did not find at once what they needed.
 ///
 /// The other calls take well below a microsecond more than their copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WaitStats {
     /// Number of calls that waited.
     pub calls: u64,
@@ -64,7 +68,8 @@ pub struct WaitStats {
 }
 
 /// Uses of buffers as one tier saw them: leases, reads and writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TierUses {
     /// Uses that found the newest bytes in this tier, and in no better one.
     pub hits: u64,
@@ -73,8 +78,9 @@ pub struct TierUses {
 }
 
 /// Statistics of a manager since it was built.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(default)]
 pub struct ManagerStats {
     /// How long ago the manager was built.
     pub elapsed: Duration,
@@ -115,9 +121,7 @@ impl ManagerStats {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rate_since(&self, earlier: &Self, number: impl Fn(&Self) -> u64) -> f64 {
-        let seconds = self.elapsed.saturating_sub(earlier.elapsed).as_secs_f64();
-        let grown = number(self).saturating_sub(number(earlier));
-        if seconds == 0.0 { 0.0 } else { grown as f64 / seconds }
+        rate(number(earlier), number(self), self.elapsed.saturating_sub(earlier.elapsed))
     }
 }
 
@@ -189,6 +193,29 @@ impl StatsRecorder {
 const HOUR: u64 = 3_600_000_000;
 
 impl ManagerShared {
+    pub(super) fn collect_stats(&self) -> ManagerStats {
+        let (stats, tiers) = (&self.stats, self.tiers());
+        let found: Vec<u64> = tiers.map(|tier| stats.sum(|shard| &shard.found[usize::from(tier)])).collect();
+        let uses = |at| TierUses { hits: found[at], misses: found[at + 1..].iter().sum() };
+        let (moves, prefetches, evictions) = {
+            let state = self.state();
+            (state.moves, state.ledger.prefetches(), state.ledger.evictions())
+        };
+        ManagerStats {
+            elapsed: stats.built.elapsed(),
+            tiers: (0..found.len()).map(uses).collect(),
+            bytes_read: stats.sum(|shard| &shard.read),
+            bytes_written: stats.sum(|shard| &shard.written),
+            leases: stats.waits(Waited::Lease),
+            reads: stats.waits(Waited::Read),
+            writes: stats.waits(Waited::Write),
+            allocations: stats.waits(Waited::Allocation),
+            moves,
+            prefetches,
+            evictions,
+        }
+    }
+
     /// Counts a read that found its bytes in a tier.
     pub(super) fn count_read(&self, tier: Tier, bytes: usize) {
         self.stats.found(tier);
@@ -211,32 +238,56 @@ impl ManagerShared {
 impl Manager {
     /// Statistics since the manager was built; zeros in a forked child.
     pub fn stats(&self) -> ManagerStats {
-        if self.shared.check_process().is_ok() { self.shared.all_stats() } else { ManagerStats::default() }
+        if self.shared.check_process().is_err() { ManagerStats::default() } else { self.shared.collect_stats() }
+    }
+
+    /// A reader of the manager's statistics that does not keep the manager.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_tiers::Manager;
+    ///
+    /// let manager = Manager::builder().memory(1 << 20).build()?;
+    /// let weak = manager.downgrade();
+    /// assert_eq!(weak.tiers().map(|tiers| tiers.len()), Some(1));
+    /// drop(manager);
+    /// assert!(weak.stats().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn downgrade(&self) -> WeakManager {
+        WeakManager { shared: Arc::downgrade(&self.shared) }
     }
 }
 
-impl ManagerShared {
+/// A manager as seen by a reader of its statistics: the manager ends as if there were no reader.
+#[derive(Clone)]
+pub struct WeakManager {
+    shared: Weak<ManagerShared>,
+}
+
+impl WeakManager {
     /// Statistics since the manager was built.
-    pub(super) fn all_stats(&self) -> ManagerStats {
-        let (stats, tiers) = (&self.stats, self.tiers());
-        let found: Vec<u64> = tiers.map(|tier| stats.sum(|shard| &shard.found[usize::from(tier)])).collect();
-        let uses = |at| TierUses { hits: found[at], misses: found[at + 1..].iter().sum() };
-        let (moves, prefetches, evictions) = {
-            let state = self.state();
-            (state.moves, state.ledger.prefetches(), state.ledger.evictions())
-        };
-        ManagerStats {
-            elapsed: stats.built.elapsed(),
-            tiers: (0..found.len()).map(uses).collect(),
-            bytes_read: stats.sum(|shard| &shard.read),
-            bytes_written: stats.sum(|shard| &shard.written),
-            leases: stats.waits(Waited::Lease),
-            reads: stats.waits(Waited::Read),
-            writes: stats.waits(Waited::Write),
-            allocations: stats.waits(Waited::Allocation),
-            moves,
-            prefetches,
-            evictions,
-        }
+    ///
+    /// `None` once the manager and its buffers are dropped, and in a forked child.
+    pub fn stats(&self) -> Option<ManagerStats> {
+        self.own().map(|shared| shared.collect_stats())
+    }
+
+    /// The state of all tiers.
+    ///
+    /// `None` once the manager and its buffers are dropped, and in a forked child.
+    pub fn tiers(&self) -> Option<Vec<TierInfo>> {
+        self.own().map(|shared| shared.tier_infos())
+    }
+
+    /// Dropping the last handle waits until no reader holds this, so a reader does not end the manager.
+    fn own(&self) -> Option<Arc<ManagerShared>> {
+        self.shared.upgrade().filter(|shared| shared.check_process().is_ok())
+    }
+}
+
+impl fmt::Debug for WeakManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakManager").finish_non_exhaustive()
     }
 }

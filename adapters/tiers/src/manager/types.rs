@@ -1,9 +1,10 @@
 //! Options of allocations; lists of buffers and tiers; counters of moves.
 
 use super::buffer_state::BufferState;
-use super::{Error, Manager};
+use super::{Error, Manager, ManagerShared};
 use crate::detect;
 use crate::ledger::{CopyOutcome, LedgerEvent, PlacementHint, TierView};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::{Store, StoreStats};
@@ -40,7 +41,7 @@ pub struct BufferInfo {
 }
 
 /// The current state of one tier.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TierInfo {
     /// Its number: 0 is the best.
     pub tier: Tier,
@@ -55,7 +56,8 @@ pub struct TierInfo {
 }
 
 /// Counters of moves since the manager was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MoveStats {
     /// Number of copies to better tiers.
     pub up: u64,
@@ -92,6 +94,19 @@ impl MoveStats {
     }
 }
 
+impl ManagerShared {
+    /// The state of all tiers.
+    pub(super) fn tier_infos(&self) -> Vec<TierInfo> {
+        let state = self.state();
+        let of = |tier| {
+            let (made, view) = (&self.tiers[usize::from(tier)], state.ledger.tier(tier)?);
+            let files = self.store(tier).ok().map(Store::stats);
+            Some(TierInfo { tier, kind: made.kind, device: made.device.clone(), view, files })
+        };
+        self.tiers().filter_map(of).collect()
+    }
+}
+
 impl Manager {
     /// Lists all buffers.
     pub fn list(&self) -> Vec<BufferInfo> {
@@ -119,13 +134,7 @@ impl Manager {
         if self.shared.check_process().is_err() {
             return Vec::new();
         }
-        let state = self.shared.state();
-        let of = |tier| {
-            let (made, view) = (&self.shared.tiers[usize::from(tier)], state.ledger.tier(tier)?);
-            let files = self.shared.store(tier).ok().map(Store::stats);
-            Some(TierInfo { tier, kind: made.kind, device: made.device.clone(), view, files })
-        };
-        self.shared.tiers().filter_map(of).collect()
+        self.shared.tier_infos()
     }
 
     /// The best tier of a kind.

@@ -108,3 +108,29 @@ fn rates_are_of_the_time_between_two_looks() {
     assert!(rate > 0.0 && rate <= MIB as f64 / 0.02, "{rate}");
     assert_eq!(before.rate_since(&now, |stats| stats.bytes_written), 0.0);
 }
+
+#[test]
+fn statistics_are_json_and_read_again() {
+    let (_directory, manager) = manager(4 * MIB);
+    let filled: Vec<_> = (0..4).map(|_| manager.allocate(MIB).expect("room")).collect();
+    filled.iter().for_each(|buffer| buffer.write(0, &[1; 100]).expect("written"));
+    drop(manager.allocate(2 * MIB).expect("room is made"));
+    let stats = manager.stats();
+    let json = serde_json::to_value(&stats).expect("numbers and words");
+    assert_eq!((json["bytes_written"].as_u64(), json["tiers"][0]["hits"].as_u64()), (Some(400), Some(4)));
+    let (evictions, bytes) = stats.evictions.of(EvictionCause::Allocation);
+    assert!(evictions > 0, "{stats:?}");
+    assert_eq!(json["evictions"]["allocation"], serde_json::json!({"evictions": evictions, "bytes": bytes}));
+    let read: ManagerStats = serde_json::from_value(json).expect("it was written so");
+    assert_eq!(format!("{read:?}"), format!("{stats:?}"));
+
+    let tiers = manager.tiers();
+    let json = serde_json::to_value(&tiers).expect("numbers and words");
+    assert_eq!(
+        (json[0]["view"]["medium"].as_str(), json[1]["view"]["medium"].as_str()),
+        (Some("memory"), Some("file"))
+    );
+    assert_eq!(json[1]["files"]["cap"].as_u64(), tiers[1].files.map(|files| files.cap));
+    let read: Vec<terrace_tiers::manager::TierInfo> = serde_json::from_value(json).expect("it was written so");
+    assert_eq!(format!("{read:?}"), format!("{tiers:?}"));
+}

@@ -64,6 +64,7 @@ where
             handles: usage.handles,
             ..self.counters.snapshot()
         }
+        .with_bytes(self.allocated_bytes)
     }
 
     fn check(&self) -> Result<(), Violation> {

@@ -10,6 +10,7 @@ static MOVES: AtomicU64 = AtomicU64::new(0);
 
 /// Counters of one buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct FallbackStats {
     /// Bytes copied to the device.
     pub bytes_to_device: u64,
