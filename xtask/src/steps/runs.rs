@@ -138,7 +138,9 @@ pub const RUNS: &[Run] = &[
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },
     Run { name: "file", targets: FILE, tests: FILE_TESTS, ..RUN },
     Run { name: "file-tree", targets: FILE, tests: FILE_TESTS, flags: TREE, long: true, ..RUN },
+    Run { name: "track", targets: "-p terrace-track --test all", ..RUN },
     Run { name: "host", targets: "-p terrace-host --features allocator-api2 --lib --tests", long: true, ..ASAN },
+    Run { name: "track", targets: "-p terrace-track --test all", ..ASAN },
     Run { name: "file", targets: "-p terrace-file --lib --tests", long: true, ..ASAN },
     Run { name: "embedded", targets: EMBEDDED_ALL, ..ASAN },
     Run { name: "tests", targets: SHARED, long: true, ..ASAN },
@@ -152,6 +154,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "host", targets: "-p terrace-host --lib --test heaps --test global", long: true, ..TSAN },
     Run { name: "file", targets: "-p terrace-file --lib --test all", long: true, ..TSAN },
     Run { name: "device", targets: DEVICE, long: true, ..TSAN },
+    Run { name: "track", targets: "-p terrace-track --test all", long: true, ..TSAN },
     Run { name: "tiers", targets: TIERS, tests: TIERS_TESTS, long: true, ..TSAN },
 ];
 
