@@ -24,6 +24,7 @@
 //! | settings, trimming and checks of the allocator for programs; calls without a layout | `host` |
 //! | rings, graphs, hints, options and statistics of devices; backends | `device` |
 //! | leases, policies, detection, engines and stores for files; the manager's `Error` | `tiers` |
+//! | which memory is live, since when and for what; tags, scopes | `track` |
 //! | a pool of buffers of any type, by size | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
@@ -59,6 +60,11 @@ pub use terrace_host as host;
 #[cfg(feature = "tiers")]
 #[doc(inline)]
 pub use terrace_tiers as tiers;
+
+/// Trackers: which memory of a device or a manager is live, since when, for what, and which code asked for it.
+#[cfg(feature = "track")]
+#[doc(inline)]
+pub use terrace_track as track;
 
 /// The examples of the repository's README, run as tests.
 #[cfg(all(doctest, feature = "global", feature = "device", feature = "tiers"))]

@@ -56,6 +56,8 @@ impl<B: Backend> DevicePool<B> {
             hits: 0,
             fallback_on: options.fallback,
         };
+        #[cfg(feature = "track")]
+        let tracker = crate::tracking::tracker_of(context.backend.description());
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             context,
             options,
@@ -64,6 +66,8 @@ impl<B: Backend> DevicePool<B> {
             stage: Mutex::new(None),
             given,
             adopting: Mutex::new(()),
+            #[cfg(feature = "track")]
+            tracker,
             me: me.clone(),
         }))
     }

@@ -27,6 +27,7 @@
 //! | `lease_gate` | serialises lessees that evict each other's buffers |
 //! | `prefetch`, `sequence` | announced uses; buffers that are used in a given order |
 //! | `mapped` | mapped files as buffers |
+//! | `tracking` | what the tracker learns of buffers, with the feature `track` |
 //! | `types`, `stats` | options of allocations; lists of buffers and tiers; statistics |
 //! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
 //! | `builder`, `sizes`, `maintenance` | settings and construction; sizes that follow; the maintenance thread |
@@ -62,6 +63,7 @@ mod state;
 mod stats;
 mod suspension;
 mod tombstones;
+mod tracking;
 mod types;
 
 pub use builder::{ManagerBuilder, Preset, PressureCallback};
@@ -73,6 +75,10 @@ pub use lease::{Lease, LeaseMut};
 pub use sequence::Sequence;
 pub use stats::{ManagerStats, TierUses, WaitStats};
 pub use terrace_file::MappedFile;
+/// The tracker's types, with the feature `track`.
+#[cfg(feature = "track")]
+#[doc(inline)]
+pub use terrace_track as track;
 pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 
 use crate::detect;
@@ -93,6 +99,7 @@ use terrace_core::residence::{Residence, Tier};
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
 use terrace_guard::{Process, ProcessOwned};
 use tokio::sync::Semaphore;
+use tracking::BufferTracking;
 
 /// What a tier stores bytes in.
 enum TierStorage {
@@ -149,6 +156,7 @@ struct ManagerShared {
     lease_gate: Arc<LeaseGate>,
     state: Mutex<State>,
     stats: StatsRecorder,
+    tracking: BufferTracking,
     process: Process,
     /// The thread that runs tasks, if no I/O engine runs them.
     _worker: Option<TaskRunner>,
@@ -256,9 +264,9 @@ impl Manager {
     /// Dropping the future cancels the request: requests behind it proceed, and a buffer that was granted already is
     /// freed.
     pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
-        let own = self.clone();
+        let (own, origin) = (self.clone(), self.shared.tracking.origin());
         let allocated = self.shared.tasks.begin(async move {
-            let buffer = own.buffer(own.shared.allocate(bytes, options).await?);
+            let buffer = own.buffer(own.shared.allocate(bytes, options, origin).await?);
             buffer.handle.undelivered.store(true, Ordering::Relaxed);
             Ok(buffer)
         });
