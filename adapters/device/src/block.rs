@@ -10,6 +10,7 @@ use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
 use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::stream::{BlockExtra, BlockOrigin, HostMemory, HostSlice, NO_ROUTE, Release, Service, Stream, StreamCore};
+use crate::tracking::BlockStamp;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
@@ -22,19 +23,22 @@ pub struct DeviceBlock {
     home: ManuallyDrop<Arc<StreamCore>>,
     /// Moved out on drop, as `home`. Empty for a block of the pool's arena that only its home stream uses.
     extra: ManuallyDrop<OnceLock<Box<BlockExtra>>>,
+    stamp: BlockStamp,
 }
 
 impl DeviceBlock {
     /// Wraps a block of the pool's arena.
     #[inline]
     pub(crate) fn new(block: Block, home: Arc<StreamCore>) -> Self {
-        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()) }
+        let stamp = BlockStamp::allocated(&block, BlockOrigin::Pool, &home);
+        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()), stamp }
     }
 
     /// Wraps a block from anywhere else: `extra` says where it came from.
     pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
+        let stamp = BlockStamp::allocated(&block, extra.place, &home);
         let extra = OnceLock::from(Box::new(extra));
-        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
+        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra), stamp }
     }
 
     fn place(&self) -> BlockOrigin {
@@ -339,6 +343,7 @@ impl Drop for DeviceBlock {
             // In a forked child the driver does not work, and a lock may be held by a thread that only the parent has.
             return;
         }
+        self.stamp.freed(&self.block, &self.home);
         // SAFETY: `home` is taken out once: here, when the block is dropped.
         let mut home = unsafe { ManuallyDrop::take(&mut self.home) };
         if self.extra.get_mut().is_none() {

@@ -27,6 +27,7 @@
 //! | `fences`, `source`, `staging` | when a stream may reuse another's memory; pages and segments; staging memory |
 //! | `backend`, `handles`, `capability`, `fault`, `hint` | the interface of a driver: calls, capabilities, refusals |
 //! | `host` | the host as a device |
+//! | `tracking`, `device_tracker` | what the tracker learns of blocks, with the feature `track` |
 //! | `health` | devices that are lost, processes that forked |
 //! | `meter`, `meminfo`, `store` | counters of transfers, the host's free memory, storage for records of arenas |
 //!
@@ -50,6 +51,8 @@ mod buffer;
 mod capability;
 mod capture;
 mod device;
+#[cfg(feature = "track")]
+mod device_tracker;
 mod error;
 mod fault;
 mod fences;
@@ -68,6 +71,7 @@ mod stats;
 pub mod store;
 mod stream;
 mod stream_cache;
+mod tracking;
 mod transfer;
 mod weak;
 
@@ -93,6 +97,10 @@ pub use ring::{
 };
 pub use stats::DeviceStats;
 pub use stream::{Hook, Release, Stream};
+/// The tracker's types, with the feature `track`.
+#[cfg(feature = "track")]
+#[doc(inline)]
+pub use terrace_track as track;
 pub use transfer::{
     DirectionStats, Done, HostBuffer, HostSource, Incomplete, Priority, Transfer, TransferEngine, TransferError,
     TransferOptions, TransferStats,

@@ -76,7 +76,7 @@ mod serial;
 pub use builder::Builder;
 use builder::{SURFACES, of};
 pub use directory::{DirectoryConfig, DirectoryKind};
-pub use origin::{ConfigError, ConfigProblem, Origin};
+pub use origin::{ConfigError, ConfigProblem, SettingOrigin};
 use std::ops::Deref;
 use terrace_core::Fit;
 use terrace_core::arena::ArenaSettings;
@@ -191,7 +191,7 @@ pub struct ConfigRow {
     /// Its value as text.
     pub value: String,
     /// Where the value came from.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// Configurations are equal when their values are, wherever these came from.
@@ -261,10 +261,10 @@ impl Config {
     ///
     /// # Example
     /// ```
-    /// use terrace::{Config, config::Origin};
+    /// use terrace::{Config, config::SettingOrigin};
     /// let config = Config::training().set("chunk", "64KiB")?.build()?;
     /// let row = |name: &str| config.rows().find(|row| row.spec.name == name).unwrap();
-    /// assert_eq!((row("chunk").value.as_str(), row("chunk").origin), ("64KiB", Origin::Code));
+    /// assert_eq!((row("chunk").value.as_str(), row("chunk").origin), ("64KiB", SettingOrigin::Code));
     /// assert_eq!(row("segment").origin.to_string(), "preset training");
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
@@ -282,7 +282,7 @@ impl Config {
     /// # Errors
     /// A value that the setting does not accept.
     pub fn parse(spec: &Spec, variable: &'static str, text: &str) -> Result<Value, ConfigError> {
-        let refused = || ConfigError::value(variable, text, spec.allowed, Origin::Variable(variable));
+        let refused = || ConfigError::value(variable, text, spec.allowed, SettingOrigin::Variable(variable));
         spec.allowed.parse(text.trim()).ok_or_else(refused)
     }
 
@@ -291,10 +291,10 @@ impl Config {
     pub(crate) fn parse_of(surface: Surface, name: &str, text: &str) -> Result<(&'static str, Value), ConfigError> {
         let rows = || settings::of(surface);
         let Some(spec) = rows().find(|spec| spec.name == name) else {
-            return Err(ConfigError::unknown(name, rows().map(|spec| spec.name), Origin::Code));
+            return Err(ConfigError::unknown(name, rows().map(|spec| spec.name), SettingOrigin::Code));
         };
         let spec = spec.of(surface.profile());
-        let refused = || ConfigError::value(name, text, spec.allowed, Origin::Code);
+        let refused = || ConfigError::value(name, text, spec.allowed, SettingOrigin::Code);
         Ok((spec.name, spec.allowed.parse(text.trim()).ok_or_else(refused)?))
     }
 
@@ -302,7 +302,7 @@ impl Config {
     #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "devices change their settings"))]
     pub(crate) fn fixed(name: &str, text: &str) -> ConfigError {
         let allowed = "no change while a device is open, but of `capacity` and `fallback`";
-        ConfigError::value(name, text, allowed, Origin::Code)
+        ConfigError::value(name, text, allowed, SettingOrigin::Code)
     }
 
     /// What was chosen in the table of settings.
@@ -316,7 +316,7 @@ impl Config {
     }
 
     /// The preset whose values hold where nothing is set, and where it was chosen.
-    pub fn preset(&self) -> (&'static str, Origin) {
+    pub fn preset(&self) -> (&'static str, SettingOrigin) {
         (origin::word(self.builder.settings.profile()), self.builder.preset.clone())
     }
 

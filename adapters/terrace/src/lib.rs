@@ -25,10 +25,11 @@
 //! | rings, graphs, hints, options and statistics of devices; backends | `device` |
 //! | leases, policies, detection, engines and stores for files; the manager's `Error` | `tiers` |
 //! | one manager for the whole process | `process` |
+//! | which memory is live, since when and for what; tags, scopes | `observe::track` |
 //! | a pool of buffers of any type, by size | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
-//! | statistics for Prometheus | `metrics` |
+//! | statistics for Prometheus | `observe::metrics` |
 //! | arenas, ranges, pools, layers, pools that threads share: parts for allocators of your own | [`engine`] |
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,8 @@ pub mod config;
 #[cfg(feature = "device")]
 pub mod device;
 pub mod engine;
+#[cfg(any(feature = "metrics", feature = "track"))]
+pub mod observe;
 #[cfg(all(feature = "tiers", target_os = "linux"))]
 pub mod process;
 #[cfg(feature = "recording")]
@@ -58,11 +61,6 @@ pub use terrace_tiers::{Buffer, Manager};
 #[cfg(feature = "global")]
 #[doc(inline)]
 pub use terrace_host as host;
-
-/// Statistics for Prometheus: as text, and over HTTP on the loopback.
-#[cfg(feature = "metrics")]
-#[doc(inline)]
-pub use terrace_metrics as metrics;
 
 /// Buffers by handle that live in the best tier, move as they are used, and can be made durable.
 #[cfg(feature = "tiers")]

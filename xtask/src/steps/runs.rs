@@ -139,6 +139,8 @@ pub const RUNS: &[Run] = &[
     Run { name: "file", targets: FILE, tests: FILE_TESTS, ..RUN },
     Run { name: "file-tree", targets: FILE, tests: FILE_TESTS, flags: TREE, long: true, ..RUN },
     Run { name: "host", targets: "-p terrace-host --features allocator-api2 --lib --tests", long: true, ..ASAN },
+    Run { name: "track", targets: "-p terrace-track --test all", ..ASAN },
+    Run { name: "tracked", targets: "-p terrace-device --features track --test tracked", long: true, ..ASAN },
     Run { name: "file", targets: "-p terrace-file --lib --tests", long: true, ..ASAN },
     Run { name: "embedded", targets: EMBEDDED_ALL, ..ASAN },
     Run { name: "tests", targets: SHARED, long: true, ..ASAN },
@@ -152,6 +154,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "host", targets: "-p terrace-host --lib --test heaps --test global", long: true, ..TSAN },
     Run { name: "file", targets: "-p terrace-file --lib --test all", long: true, ..TSAN },
     Run { name: "device", targets: DEVICE, long: true, ..TSAN },
+    Run { name: "track", targets: "-p terrace-track --test all", long: true, ..TSAN },
     Run { name: "tiers", targets: TIERS, tests: TIERS_TESTS, long: true, ..TSAN },
 ];
 

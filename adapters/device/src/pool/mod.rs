@@ -55,6 +55,8 @@ pub(crate) struct DevicePool<B: Backend> {
     given: Arc<AllocatedTail>,
     /// Held during an adoption, so that threads which adopt one handle at the same time get the same stream.
     adopting: Mutex<()>,
+    #[cfg(feature = "track")]
+    tracker: Arc<terrace_track::Tracker>,
     /// A reference to the pool itself, which new streams upgrade and hold.
     me: Weak<Self>,
 }

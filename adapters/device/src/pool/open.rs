@@ -59,6 +59,8 @@ impl<B: Backend> DevicePool<B> {
             fallback_on: options.fallback,
             notices: PoolNotices::default(),
         };
+        #[cfg(feature = "track")]
+        let tracker = crate::tracking::tracker_of(context.backend.description());
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             context,
             options,
@@ -67,6 +69,8 @@ impl<B: Backend> DevicePool<B> {
             stage: Mutex::new(None),
             given,
             adopting: Mutex::new(()),
+            #[cfg(feature = "track")]
+            tracker,
             me: me.clone(),
         }))
     }

@@ -43,6 +43,11 @@ impl<B: Backend> Service for DevicePool<B> {
         Arc::clone(&self.given)
     }
 
+    #[cfg(feature = "track")]
+    fn tracker(&self) -> &Arc<terrace_track::Tracker> {
+        &self.tracker
+    }
+
     fn backend(&self) -> &dyn Backend {
         &*self.context.backend
     }

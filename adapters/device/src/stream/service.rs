@@ -138,6 +138,8 @@ pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
     fn description(&self) -> &Description;
     fn health(&self) -> Arc<DeviceHealth>;
     fn given(&self) -> Arc<AllocatedTail>;
+    #[cfg(feature = "track")]
+    fn tracker(&self) -> &Arc<terrace_track::Tracker>;
     /// The backend, for copies and for their streams and events.
     fn backend(&self) -> &dyn Backend;
     /// Allocates staging memory for copies between host and device.

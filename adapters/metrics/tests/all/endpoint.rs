@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use terrace::engine::Stats;
-use terrace::metrics::{Endpoint, EndpointError, Metrics};
+use terrace::observe::metrics::{Endpoint, EndpointError, Metrics};
 
 fn serve() -> (Metrics, Endpoint, SocketAddr) {
     let metrics = Metrics::new();

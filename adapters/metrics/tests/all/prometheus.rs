@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use terrace::metrics::Metrics;
+use terrace::observe::metrics::Metrics;
 use terrace::{Device, Manager};
 
 /// The server, which is killed in the end, however the test ends.

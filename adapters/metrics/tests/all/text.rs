@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use terrace::engine::Stats;
-use terrace::metrics::{Metrics, MetricsError};
+use terrace::observe::metrics::{Metrics, MetricsError};
 use terrace::{Device, Manager};
 
 /// The value of the sample with a name and labels, as the text has it.

@@ -7,7 +7,7 @@
 //! Asks from below: the core's table, which parses.
 
 use super::origin::{PRESET_WORDS, PRESETS, name};
-use super::{Config, ConfigError, ConfigProblem, DirectoryConfig, Origin, Values};
+use super::{Config, ConfigError, ConfigProblem, DirectoryConfig, SettingOrigin, Values};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -32,34 +32,34 @@ pub(super) const SURFACES: [Surface; 2] = [Surface::Config, Surface::Manager];
 pub struct Builder {
     pub(super) settings: ChosenSettings,
     /// Where a value that was set came from, by the setting's name.
-    pub(super) origins: BTreeMap<&'static str, Origin>,
-    pub(super) preset: Origin,
+    pub(super) origins: BTreeMap<&'static str, SettingOrigin>,
+    pub(super) preset: SettingOrigin,
     pub(super) directories: Vec<DirectoryConfig>,
 }
 
 impl From<Values> for Builder {
     fn from(values: Values) -> Self {
         let rows = settings::of(Surface::Config).filter_map(|spec| Some((spec, values.get(spec.name)?)));
-        rows.fold(Self::default(), |builder, (spec, value)| builder.put(spec, value, Origin::Code))
+        rows.fold(Self::default(), |builder, (spec, value)| builder.put(spec, value, SettingOrigin::Code))
     }
 }
 
 impl Builder {
     /// Starts from the defaults of a profile.
     pub(super) fn of(profile: Profile) -> Self {
-        let preset = if profile == Profile::Usual { Origin::Default } else { Origin::Code };
+        let preset = if profile == Profile::Usual { SettingOrigin::Default } else { SettingOrigin::Code };
         Self { settings: ChosenSettings::new(profile), preset, ..Self::default() }
     }
 
     /// Sets a row's value, unchecked.
-    pub(super) fn put(mut self, spec: &'static Spec, value: Value, origin: Origin) -> Self {
+    pub(super) fn put(mut self, spec: &'static Spec, value: Value, origin: SettingOrigin) -> Self {
         self.settings.set(spec, value);
         self.origins.insert(spec.name, origin);
         self
     }
 
     fn number(self, spec: &'static Spec, number: u64) -> Self {
-        self.put(spec, Value::Number(number), Origin::Code)
+        self.put(spec, Value::Number(number), SettingOrigin::Code)
     }
 
     /// Sets [`Values::capacity`], bytes.
@@ -89,7 +89,7 @@ impl Builder {
 
     /// Sets [`Values::device_fraction`].
     pub fn device_fraction(self, share: f64) -> Self {
-        self.put(&settings::DEVICE_FRACTION, Value::Share(share), Origin::Code)
+        self.put(&settings::DEVICE_FRACTION, Value::Share(share), SettingOrigin::Code)
     }
 
     /// Sets [`Values::min_free`], bytes.
@@ -99,22 +99,22 @@ impl Builder {
 
     /// Sets [`Values::zero_fresh`].
     pub fn zero_fresh(self, on: bool) -> Self {
-        self.put(&settings::ZERO_FRESH, Value::Switch(on), Origin::Code)
+        self.put(&settings::ZERO_FRESH, Value::Switch(on), SettingOrigin::Code)
     }
 
     /// Sets [`Values::pressure`]: moderate, high, critical.
     pub fn pressure(self, shares: [f64; 3]) -> Self {
-        self.put(&settings::PRESSURE, Value::Shares(shares), Origin::Code)
+        self.put(&settings::PRESSURE, Value::Shares(shares), SettingOrigin::Code)
     }
 
     /// Sets [`Values::strategy`].
     pub fn strategy(self, strategy: Fit) -> Self {
-        self.put(&settings::STRATEGY, Value::Word(strategy as usize), Origin::Code)
+        self.put(&settings::STRATEGY, Value::Word(strategy as usize), SettingOrigin::Code)
     }
 
     /// Sets [`Values::fallback`].
     pub fn fallback(self, on: bool) -> Self {
-        self.put(&settings::FALLBACK, Value::Switch(on), Origin::Code)
+        self.put(&settings::FALLBACK, Value::Switch(on), SettingOrigin::Code)
     }
 
     /// Sets a setting by its name, from text.
@@ -132,7 +132,7 @@ impl Builder {
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
     pub fn set(self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        self.key(name, value, Origin::Code)
+        self.key(name, value, SettingOrigin::Code)
     }
 
     /// Chooses a preset: `usual`, `device`, `inference`, `training` or `constrained`.
@@ -142,7 +142,7 @@ impl Builder {
     /// # Errors
     /// No preset of that name.
     pub fn preset(self, name: &str) -> Result<Self, ConfigError> {
-        self.key("preset", name, Origin::Code)
+        self.key("preset", name, SettingOrigin::Code)
     }
 
     /// Adds a directory for files of a manager.
@@ -200,7 +200,7 @@ impl Builder {
                 }
             };
             if let Some((key, variable)) = key {
-                self = self.key_of(surfaces, key, &text.to_string_lossy(), Origin::Variable(variable))?;
+                self = self.key_of(surfaces, key, &text.to_string_lossy(), SettingOrigin::Variable(variable))?;
             }
         }
         Ok(self)
@@ -225,18 +225,24 @@ impl Builder {
     #[cfg(not(feature = "toml"))]
     fn read(self, path: &std::path::Path) -> Result<Self, ConfigError> {
         let allowed = "nothing: this program was built without terrace's feature `toml`";
-        Err(ConfigError::value(FILE, &path.to_string_lossy(), allowed, Origin::Variable(FILE)))
+        Err(ConfigError::value(FILE, &path.to_string_lossy(), allowed, SettingOrigin::Variable(FILE)))
     }
 
     /// Sets what a key names: a setting of any surface that a configuration covers, or the preset.
-    pub(super) fn key(self, key: &str, text: &str, origin: Origin) -> Result<Self, ConfigError> {
+    pub(super) fn key(self, key: &str, text: &str, origin: SettingOrigin) -> Result<Self, ConfigError> {
         self.key_of(&SURFACES, key, text, origin)
     }
 
-    fn key_of(mut self, surfaces: &[Surface], key: &str, text: &str, origin: Origin) -> Result<Self, ConfigError> {
+    fn key_of(
+        mut self,
+        surfaces: &[Surface],
+        key: &str,
+        text: &str,
+        origin: SettingOrigin,
+    ) -> Result<Self, ConfigError> {
         if key == "preset" {
             let Some((_, profile)) = PRESETS.iter().find(|(word, _)| *word == text.trim()) else {
-                let name = if let Origin::Variable(name) = origin { name } else { key };
+                let name = if let SettingOrigin::Variable(name) = origin { name } else { key };
                 return Err(ConfigError::value(name, text, PRESET_WORDS, origin));
             };
             self.settings.set_profile(*profile);
@@ -271,7 +277,7 @@ impl Builder {
     /// The error for a setting that is out of bounds; says where the setting that bounds it came from.
     fn refused(&self, bad: &str) -> ConfigError {
         let Some(spec) = TABLE.iter().find(|spec| spec.name == bad) else {
-            return ConfigError::unknown(bad, [], Origin::Code);
+            return ConfigError::unknown(bad, [], SettingOrigin::Code);
         };
         let origin = self.origin_of(spec);
         let mut allowed = spec.allowed.to_string();
@@ -284,13 +290,13 @@ impl Builder {
     }
 
     /// Where the value of a setting came from.
-    pub(super) fn origin_of(&self, spec: &Spec) -> Origin {
+    pub(super) fn origin_of(&self, spec: &Spec) -> SettingOrigin {
         let profile = self.settings.profile();
         let by_preset = spec.overrides.iter().any(|over| over.profile == profile);
         match self.origins.get(spec.name) {
             Some(origin) => origin.clone(),
-            None if by_preset => Origin::Preset(profile),
-            None => Origin::Default,
+            None if by_preset => SettingOrigin::Preset(profile),
+            None => SettingOrigin::Default,
         }
     }
 }

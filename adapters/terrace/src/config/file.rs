@@ -4,7 +4,7 @@
 //! an error changes nothing.
 //! Asks from below: the crate `toml`, which says where each key and value stands.
 
-use super::{Builder, ConfigError, DirectoryConfig, DirectoryKind, Origin};
+use super::{Builder, ConfigError, DirectoryConfig, DirectoryKind, SettingOrigin};
 use std::path::Path;
 use terrace_core::settings::parse_bytes;
 use toml::Spanned;
@@ -82,12 +82,12 @@ impl Builder {
     }
 }
 
-fn no_directory(value: &DeValue<'_>, origin: Origin) -> ConfigError {
+fn no_directory(value: &DeValue<'_>, origin: SettingOrigin) -> ConfigError {
     ConfigError::value("directory", value.type_str(), "tables: [[directory]], then path = \"...\" below", origin)
 }
 
 /// A value as text, as it would stand in a variable.
-fn scalar(key: &str, value: &DeValue<'_>, origin: &Origin) -> Result<String, ConfigError> {
+fn scalar(key: &str, value: &DeValue<'_>, origin: &SettingOrigin) -> Result<String, ConfigError> {
     Ok(match value {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_string(),
@@ -114,11 +114,11 @@ impl SourceText<'_> {
         1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
     }
 
-    fn origin<T>(&self, what: &Spanned<T>) -> Origin {
-        Origin::File(self.name.into(), self.line(what.span().start))
+    fn origin<T>(&self, what: &Spanned<T>) -> SettingOrigin {
+        SettingOrigin::File(self.name.into(), self.line(what.span().start))
     }
 
-    fn directory(&self, table: &DeTable<'_>, origin: Origin) -> Result<DirectoryConfig, ConfigError> {
+    fn directory(&self, table: &DeTable<'_>, origin: SettingOrigin) -> Result<DirectoryConfig, ConfigError> {
         let mut made = DirectoryConfig::new("");
         for (key, value) in table {
             let (origin, name) = (self.origin(key), key.get_ref().as_ref());

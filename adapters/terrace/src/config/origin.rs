@@ -9,7 +9,7 @@ use terrace_core::settings::{Profile, Spec};
 
 /// Where a value came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Nothing was said.
     #[default]
     Default,
@@ -23,7 +23,7 @@ pub enum Origin {
     Code,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -58,7 +58,7 @@ pub struct ConfigError {
     /// The setting, its variable, or the file.
     pub name: String,
     /// Where the value came from.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
     /// What is wrong.
     pub problem: ConfigProblem,
 }
@@ -88,12 +88,12 @@ pub enum ConfigProblem {
 }
 
 impl ConfigError {
-    pub(super) fn value(name: &str, value: &str, allowed: impl fmt::Display, origin: Origin) -> Self {
+    pub(super) fn value(name: &str, value: &str, allowed: impl fmt::Display, origin: SettingOrigin) -> Self {
         let problem = ConfigProblem::Value { value: value.into(), allowed: allowed.to_string() };
         Self { name: name.into(), origin, problem }
     }
 
-    pub(super) fn unknown(name: &str, known: impl IntoIterator<Item = &'static str>, origin: Origin) -> Self {
+    pub(super) fn unknown(name: &str, known: impl IntoIterator<Item = &'static str>, origin: SettingOrigin) -> Self {
         let meant = terrace_core::spelling::nearest(name.as_bytes(), known);
         Self { name: name.into(), origin, problem: ConfigProblem::Unknown { meant } }
     }
@@ -101,21 +101,21 @@ impl ConfigError {
     #[cfg_attr(not(feature = "toml"), expect(dead_code, reason = "only files are unreadable"))]
     pub(super) fn unreadable(path: &str, line: usize, reason: impl Into<String>) -> Self {
         let problem = ConfigProblem::Unreadable(reason.into());
-        Self { name: path.into(), origin: Origin::File(path.into(), line), problem }
+        Self { name: path.into(), origin: SettingOrigin::File(path.into(), line), problem }
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.escape_debug();
-        if let (Origin::File(path, line), ConfigProblem::Unreadable(reason)) = (&self.origin, &self.problem) {
+        if let (SettingOrigin::File(path, line), ConfigProblem::Unreadable(reason)) = (&self.origin, &self.problem) {
             // Line 0: of the whole file.
             return match line {
                 0 => write!(f, "{}: {reason}", path.escape_debug()),
                 line => write!(f, "{}, line {line}: {reason}", path.escape_debug()),
             };
         }
-        if let origin @ Origin::File(..) = &self.origin {
+        if let origin @ SettingOrigin::File(..) = &self.origin {
             write!(f, "{origin}: ")?;
         }
         match &self.problem {
@@ -138,9 +138,9 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// The name for a setting in an error: that of its variable where one set it.
-pub(super) fn name(spec: &Spec, origin: &Origin) -> String {
+pub(super) fn name(spec: &Spec, origin: &SettingOrigin) -> String {
     match origin {
-        Origin::Variable(name) => (*name).into(),
+        SettingOrigin::Variable(name) => (*name).into(),
         _ => spec.name.into(),
     }
 }

@@ -4,7 +4,7 @@
 //! Asks from below: [`Builder`], which parses and checks.
 
 use super::builder::SURFACES;
-use super::{Builder, Config, DirectoryConfig, Origin, Value, of};
+use super::{Builder, Config, DirectoryConfig, SettingOrigin, Value, of};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for Config {
                         }
                         key => {
                             let text = map.next_value::<Scalar>()?.to_string();
-                            builder.key(key, &text, Origin::Code).map_err(Error::custom)?
+                            builder.key(key, &text, SettingOrigin::Code).map_err(Error::custom)?
                         }
                     };
                 }

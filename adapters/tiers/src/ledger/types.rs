@@ -18,6 +18,18 @@ impl BufferId {
     /// An id that no buffer of any ledger has.
     pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 
+    /// The id with this index and generation, as [`index`](Self::index) and [`generation`](Self::generation) gave them.
+    #[cfg(feature = "track")]
+    pub(crate) fn from_parts(index: u32, generation: u32) -> Self {
+        Self { index, generation }
+    }
+
+    /// How many buffers had the index before.
+    #[cfg(feature = "track")]
+    pub(crate) fn generation(self) -> u32 {
+        self.generation
+    }
+
     /// The buffer's index in tables: small, and reused after the buffer is freed.
     pub fn index(self) -> usize {
         self.index as usize

@@ -12,6 +12,7 @@ use super::migration::catch_copy_panic;
 use super::phase::PhaseEvent;
 use super::state::State;
 use super::stats::Waited;
+use super::tracking::BufferOrigin;
 use super::{BufferOptions, ManagerShared, TierStorage};
 use crate::ledger::{BufferId, LedgerEvent, Medium, Refusal, RefusalReason};
 use futures_channel::oneshot;
@@ -28,6 +29,8 @@ pub(super) struct AllocationWaiter {
     pub chunk: usize,
     /// Bytes of the buffer's metadata.
     pub metadata_bytes: u64,
+    /// For what, and from where, the caller asked.
+    pub origin: BufferOrigin,
     /// Sends the buffer, or the reason why there is none, to the caller.
     pub sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
 }
@@ -44,6 +47,7 @@ impl State {
         let Some(waiter) = self.allocations.remove(&ticket) else { return Some(LedgerEvent::Free { id }) };
         let mut buffer = BufferState::new(id, bytes, waiter.chunk, waiter.name);
         buffer.metadata_bytes = waiter.metadata_bytes;
+        buffer.stamp = shared.tracking.allocated(waiter.origin, id, bytes);
         let buffer = Arc::new(buffer);
         if let Some(named) = &buffer.named {
             self.names.insert(Arc::clone(&named.name), Some(id));
@@ -116,9 +120,10 @@ impl ManagerShared {
         self: &Arc<Self>,
         bytes: u64,
         options: BufferOptions,
+        origin: BufferOrigin,
     ) -> Result<Arc<BufferState>, Error> {
         let begun = Instant::now();
-        let allocated = self.allocate_where_room_is(bytes, options).await;
+        let allocated = self.allocate_where_room_is(bytes, options, origin).await;
         self.stats.waited(Waited::Allocation, begun);
         allocated
     }
@@ -130,11 +135,12 @@ impl ManagerShared {
         self: &Arc<Self>,
         bytes: u64,
         mut options: BufferOptions,
+        origin: BufferOrigin,
     ) -> Result<Arc<BufferState>, Error> {
         let (mut short, mut others) = (None, self.tiers().filter(|tier| self.medium(*tier) != Medium::File));
         let mut files = self.tiers().find(|tier| self.medium(*tier) == Medium::File);
         loop {
-            let answered = self.allocate_once(bytes, options.clone()).await;
+            let answered = self.allocate_once(bytes, options.clone(), origin).await;
             match answered {
                 Err(Error::Device(_) | Error::Memory(_)) if others.next().is_some() => {}
                 Err(error @ Error::NoRoom { .. }) if others.next().is_some() => short = Some(error),
@@ -153,7 +159,12 @@ impl ManagerShared {
         }
     }
 
-    async fn allocate_once(self: &Arc<Self>, bytes: u64, options: BufferOptions) -> Result<Arc<BufferState>, Error> {
+    async fn allocate_once(
+        self: &Arc<Self>,
+        bytes: u64,
+        options: BufferOptions,
+        origin: BufferOrigin,
+    ) -> Result<Arc<BufferState>, Error> {
         let BufferOptions { name, tenant, hint, wait } = options;
         let largest = self.chunk as u64 * u64::from(MAX_PARTS);
         if bytes > largest {
@@ -174,7 +185,7 @@ impl ManagerShared {
                 Some(name) => Some(state.claim_name(name)?),
                 None => None,
             };
-            let waiter = AllocationWaiter { name, chunk: self.chunk, metadata_bytes, sender };
+            let waiter = AllocationWaiter { name, chunk: self.chunk, metadata_bytes, origin, sender };
             let ticket = state.ticket(waiter);
             if let Err(rejected) = state.handle(self, LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint }) {
                 state.dismiss(ticket);

@@ -12,6 +12,7 @@
 use super::block::{BlankBlock, HostBlock};
 use super::device_tier::DeviceCopy;
 use super::phase::{BufferPhase, PhaseCell};
+use super::tracking::BufferStamp;
 use crate::ledger::BufferId;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -35,6 +36,8 @@ pub(super) struct BufferState {
     /// The mapped file that has the bytes, if the buffer is one: then the ledger does not know it, and it has no
     /// copies.
     pub mapped: Option<Box<MappedFile>>,
+    /// What the tracker's free of the buffer needs.
+    pub stamp: BufferStamp,
     pub phase: PhaseCell,
     pub lease: LeaseWord,
     pub best: AtomicPtr<u8>,
@@ -106,6 +109,7 @@ impl BufferState {
             chunk,
             metadata_bytes: 0,
             mapped: None,
+            stamp: BufferStamp::default(),
             phase: PhaseCell::new(),
             lease: LeaseWord::closed(),
             best: AtomicPtr::default(),

@@ -9,6 +9,7 @@ use super::error::Error;
 use super::maintenance::MaintenanceThread;
 use super::sizes::{LOG, room, stage};
 use super::stats::StatsRecorder;
+use super::tracking::BufferTracking;
 use super::{ManagedTier, Manager, ManagerShared, ShutdownGuard, State, TierStorage};
 use crate::detect::{self, Machine};
 use crate::ledger::{Ledger, Medium, Settings, TierSpec};
@@ -199,6 +200,7 @@ impl ManagerBuilder {
             lease_gate: Arc::default(),
             moved: Notify::new(),
             process: Process::current(),
+            tracking: BufferTracking::new(own),
             _worker: worker,
             maintenance: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),

@@ -4,7 +4,9 @@
 //! Asks from below: the core's table; the ledger, which follows a new capacity.
 
 use super::{Error, Manager};
+use crate::ledger::LedgerEvent;
 use std::sync::atomic::Ordering;
+use terrace_core::residence::Tier;
 use terrace_core::settings::{self, BadSetting, MEMORY, MIN_FREE, PINNED_CAP, Spec, Surface};
 use terrace_core::spelling;
 
@@ -70,5 +72,28 @@ impl Manager {
                 Ok(())
             }
         }
+    }
+
+    /// Sets the capacity of a tier in bytes: buffers that no longer fit move to lower tiers.
+    ///
+    /// For memory, of the machine or of a device, this is a limit: maintenance reduces the capacity to what other programs
+    /// leave. The tier of the machine's memory grows to no more than it was built with.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for no such tier.
+    pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
+        self.shared.check_process()?;
+        let built = self.shared.tiers.get(usize::from(tier)).filter(|_| self.shared.memory() == Some(tier));
+        let capacity = capacity.min(built.map_or(u64::MAX, |tier| tier.capacity));
+        let mut state = self.shared.state();
+        let at = usize::from(tier);
+        let before = state.limits.get_mut(at).map(|most| std::mem::replace(most, capacity));
+        let allowed = if before.is_some() { state.allowed(&self.shared, tier) } else { capacity };
+        let resized = state.handle(&self.shared, LedgerEvent::Resize { tier, capacity: allowed });
+        if let (Some(before), Err(_)) = (before, &resized) {
+            state.limits[at] = before;
+        }
+        self.shared.unlock(state);
+        resized.map_err(Into::into)
     }
 }

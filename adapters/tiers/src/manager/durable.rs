@@ -10,6 +10,7 @@ use super::allocation::AllocationWaiter;
 use super::buffer_state::{BufferState, NameRecord, Versions};
 use super::error::Error;
 use super::tombstones::removed;
+use super::tracking::BufferOrigin;
 use crate::ledger::LedgerEvent;
 use futures_channel::oneshot;
 use std::sync::Arc;
@@ -189,7 +190,8 @@ impl ManagerShared {
         let (sender, mut outcome) = oneshot::channel();
         let (chunk, metadata_bytes) =
             (meta.chunk as usize, self.metadata_bytes(meta.bytes, meta.chunk as usize, Some(&meta.name)));
-        let waiter = AllocationWaiter { name: Some((meta.name, number)), chunk, metadata_bytes, sender };
+        let (name, origin) = (Some((meta.name, number)), BufferOrigin::default());
+        let waiter = AllocationWaiter { name, chunk, metadata_bytes, origin, sender };
         let mut state = self.state();
         state.check_metadata_room(self, metadata_bytes)?;
         state.next_object = state.next_object.max(number + 1);

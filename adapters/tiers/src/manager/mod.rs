@@ -27,6 +27,7 @@
 //! | `lease_gate` | serialises lessees that evict each other's buffers |
 //! | `prefetch`, `sequence` | announced uses; buffers that are used in a given order |
 //! | `mapped` | mapped files as buffers |
+//! | `tracking` | what the tracker learns of buffers, with the feature `track` |
 //! | `types`, `stats` | options of allocations; lists of buffers and tiers; statistics |
 //! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
 //! | `trace` | spans and events, with the feature `tracing` |
@@ -68,6 +69,7 @@ mod suspension;
 mod tombstones;
 #[cfg(feature = "tracing")]
 mod trace;
+mod tracking;
 mod types;
 
 pub use builder::{ManagerBuilder, Preset, PressureCallback};
@@ -79,6 +81,10 @@ pub use lease::{Lease, LeaseMut};
 pub use sequence::Sequence;
 pub use stats::{ManagerStats, TierUses, WaitStats, WeakManager};
 pub use terrace_file::MappedFile;
+/// The tracker's types, with the feature `track`.
+#[cfg(feature = "track")]
+#[doc(inline)]
+pub use terrace_track as track;
 pub use types::{BufferInfo, BufferOptions, MoveStats, TierInfo};
 
 use crate::detect;
@@ -100,6 +106,7 @@ use terrace_core::settings::DebugSwitches;
 use terrace_file::{Executor, FramePool, JoinHandle, Notify, Store, TaskRunner};
 use terrace_guard::{Process, ProcessOwned};
 use tokio::sync::Semaphore;
+use tracking::BufferTracking;
 
 /// What a tier stores bytes in.
 enum TierStorage {
@@ -159,6 +166,7 @@ struct ManagerShared {
     lease_gate: Arc<LeaseGate>,
     state: Mutex<State>,
     stats: StatsRecorder,
+    tracking: BufferTracking,
     process: Process,
     /// The thread that runs tasks, if no I/O engine runs them.
     _worker: Option<TaskRunner>,
@@ -266,9 +274,9 @@ impl Manager {
     /// Dropping the future cancels the request: requests behind it proceed, and a buffer that was granted already is
     /// freed.
     pub fn allocate_async(&self, bytes: u64, options: BufferOptions) -> JoinHandle<Result<Buffer, Error>> {
-        let own = self.clone();
+        let (own, origin) = (self.clone(), self.shared.tracking.origin());
         let allocated = self.shared.tasks.begin(async move {
-            let buffer = own.buffer(own.shared.allocate(bytes, options).await?);
+            let buffer = own.buffer(own.shared.allocate(bytes, options, origin).await?);
             buffer.handle.undelivered.store(true, Ordering::Relaxed);
             Ok(buffer)
         });
@@ -367,29 +375,6 @@ impl Manager {
         if self.shared.check_process().is_ok() {
             self.shared.tick(now);
         }
-    }
-
-    /// Sets the capacity of a tier in bytes: buffers that no longer fit move to lower tiers.
-    ///
-    /// For memory, of the machine or of a device, this is a limit: maintenance reduces the capacity to what other programs
-    /// leave. The tier of the machine's memory grows to no more than it was built with.
-    ///
-    /// # Errors
-    /// [`Error::Rejected`] for no such tier.
-    pub fn resize(&self, tier: Tier, capacity: u64) -> Result<(), Error> {
-        self.shared.check_process()?;
-        let built = self.shared.tiers.get(usize::from(tier)).filter(|_| self.shared.memory() == Some(tier));
-        let capacity = capacity.min(built.map_or(u64::MAX, |tier| tier.capacity));
-        let mut state = self.shared.state();
-        let at = usize::from(tier);
-        let before = state.limits.get_mut(at).map(|most| std::mem::replace(most, capacity));
-        let allowed = if before.is_some() { state.allowed(&self.shared, tier) } else { capacity };
-        let resized = state.handle(&self.shared, LedgerEvent::Resize { tier, capacity: allowed });
-        if let (Some(before), Err(_)) = (before, &resized) {
-            state.limits[at] = before;
-        }
-        self.shared.unlock(state);
-        resized.map_err(Into::into)
     }
 }
 

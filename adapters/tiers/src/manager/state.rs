@@ -169,7 +169,7 @@ impl State {
                 Some(LedgerEvent::DropEnded { id, tier, done })
             }
             Action::Forget { id } => {
-                self.forget(id);
+                self.forget(shared, id);
                 None
             }
             Action::MoveFinished { id, satisfied, .. } => {
@@ -292,9 +292,10 @@ impl State {
         true
     }
 
-    fn forget(&mut self, id: BufferId) {
+    fn forget(&mut self, shared: &ManagerShared, id: BufferId) {
         let Some(buffer) = self.buffers.remove(&id) else { return };
         buffer.phase.advance(PhaseEvent::Free);
+        shared.tracking.freed(buffer.stamp, id, buffer.bytes);
         // The word is closed already, but after a copy that began before the buffer was freed. A caller that has opened
         // the buffer by name may hold a lease then: the memory stays until its handle is dropped.
         if self.close(&buffer).is_ok() {

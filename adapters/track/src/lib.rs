@@ -1,0 +1,65 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The parts
+//!
+//! ```text
+//!   owner: a device, a manager ──► Tracker::allocated ──► Stamp, which the owner keeps with the block
+//!                                     │
+//!                  a thread's own counters, by tag ──► gauges of live bytes, all threads'
+//!                                     │ (records)
+//!                        64 tables of records, by key ──► live(), find_older_than()
+//!                                     │ (sites)
+//!                          call stacks, each kept once
+//! ```
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `tracker`, `call`, `query` | the tracker; calls that look at the thread; lists |
+//! | `mode` | how much is recorded; whether any tracker is on |
+//! | `lane`, `counter`, `growing` | a thread's counters; plain and shared counters; tables that grow in place |
+//! | `records`, `sites` | live blocks by key; call stacks |
+//! | `tag`, `thread` | names; a thread's number, tag and stack |
+//! | `frames`, `loaded` | return addresses by frame pointers; build ids |
+//! | `scope`, `leaks` | statistics of a region of code; the list at the end |
+//! | `list`, `summary`, `time` | what queries return; the clock |
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+#[cfg(feature = "std")]
+mod call;
+mod counter;
+#[cfg(feature = "std")]
+mod frames;
+mod growing;
+mod lane;
+#[cfg(feature = "std")]
+mod leaks;
+mod list;
+#[cfg(feature = "std")]
+mod loaded;
+mod mode;
+mod query;
+mod records;
+mod scope;
+mod sites;
+mod summary;
+mod tag;
+#[cfg(feature = "std")]
+mod thread;
+mod time;
+mod tracker;
+
+pub use counter::{BATCH, BATCH_PART};
+#[cfg(feature = "std")]
+pub use list::LeakReport;
+pub use list::{LiveList, StackFrame, TrackedBlock};
+pub use mode::{TrackMode, UnknownTrackMode, any};
+pub use scope::Scope;
+pub use sites::{MAX_SITE_DEPTH, MOST_SITES};
+pub use summary::{ScopeStats, TagStats, TagTable};
+pub use tag::{MAX_TAG_BYTES, Tag};
+#[cfg(feature = "std")]
+pub use thread::{TagGuard, tag};
+pub use time::UserClock;
+pub use tracker::{Locator, Origin, Stamp, Tracker};

@@ -1,0 +1,251 @@
+//! The tracker: counts and records what its owner allocates and frees.
+//!
+//! Promises upward: any thread may free what any other allocated, and the mode may change at any time: what was counted
+//! or recorded at its allocation is so at its free, and what was not is left alone.
+//! Asks from below: the [`Stamp`] of each allocation back at its free; memory, which may be lacking.
+
+use crate::counter::PeakGauge;
+use crate::growing::GrowingTable;
+use crate::lane::{Gauges, ThreadLane, sum};
+use crate::mode::{ModeSwitch, TrackMode};
+use crate::records::{RecordTable, TrackRecord};
+use crate::sites::{MAX_SITE_DEPTH, SiteTable};
+use crate::tag::Tag;
+use crate::time::TimeSource;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use allocator_api2::alloc::{Allocator, Global};
+use core::fmt;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(feature = "std")]
+use terrace_guard::Process;
+
+/// Says where a block is now, by its key; `None` leaves the place that was recorded.
+pub type Locator = Box<dyn Fn(u64) -> Option<String> + Send + Sync>;
+
+/// What a tracker knows of an allocation: its owner keeps it with the block, and passes it to the free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(u32);
+
+impl Stamp {
+    /// The stamp of what was not tracked.
+    pub const NONE: Self = Self(0);
+
+    /// Whether the block has a record, not only counters.
+    const RECORDED: u32 = 1 << 31;
+
+    fn new(tag: Tag, recorded: bool) -> Self {
+        Self((u32::from(tag.number()) + 1) | if recorded { Self::RECORDED } else { 0 })
+    }
+
+    /// Whether the block was not tracked when it was allocated.
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    fn tag(self) -> Tag {
+        Tag::at(((self.0 & !Self::RECORDED) - 1) as usize)
+    }
+}
+
+/// For what, and from where, a caller asks for memory.
+///
+/// Taken where the caller asks, used where the memory is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    pub(crate) tag: Tag,
+    /// Number of the call stack; zero for none.
+    pub(crate) site: u32,
+}
+
+impl Origin {
+    /// An origin with a tag, and without a call stack.
+    pub fn of(tag: Tag) -> Self {
+        Self { tag, site: 0 }
+    }
+}
+
+/// Counts and records what its owner allocates and frees. Off until [`Tracker::set_mode`].
+pub struct Tracker<A: Allocator + Clone = Global> {
+    switch: ModeSwitch,
+    pub(crate) name: String,
+    pub(crate) places: Vec<String>,
+    pub(crate) locate: Option<Locator>,
+    pub(crate) time: TimeSource,
+    gauges: Gauges<A>,
+    /// Counters of callers without a thread number, which write them by atomic operations.
+    shared: ThreadLane<A>,
+    /// Counters by thread number less one; only that thread writes them.
+    lanes: GrowingTable<ThreadLane<A>, A>,
+    pub(crate) records: RecordTable<A>,
+    pub(crate) sites: SiteTable<A>,
+    /// Most return addresses that are kept of a call stack.
+    depth: AtomicUsize,
+    /// Number of allocations that there was no memory to record.
+    pub(crate) unrecorded: AtomicU64,
+    /// A child of this process leaves the tracker alone: threads that only the parent has may hold its locks.
+    #[cfg(feature = "std")]
+    process: Process,
+    #[cfg(feature = "std")]
+    pub(crate) leaks: std::sync::Mutex<Option<crate::list::LeakReport>>,
+}
+
+impl<A: Allocator + Clone> Tracker<A> {
+    pub(crate) fn with_time(name: &str, places: &[&str], time: TimeSource, memory: A) -> Self {
+        Self {
+            switch: ModeSwitch::default(),
+            name: name.into(),
+            places: places.iter().map(|place| String::from(*place)).collect(),
+            locate: None,
+            time,
+            shared: ThreadLane::default(),
+            lanes: GrowingTable::default(),
+            records: RecordTable::new(&memory),
+            sites: SiteTable::new(&memory),
+            gauges: Gauges { total: PeakGauge::default(), tags: GrowingTable::default(), memory },
+            depth: AtomicUsize::new(16),
+            unrecorded: AtomicU64::new(0),
+            #[cfg(feature = "std")]
+            process: Process::current(),
+            #[cfg(feature = "std")]
+            leaks: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Makes a tracker with a clock and with memory for its counters and records.
+    ///
+    /// `places` are the names of the locations that [`allocate_on`](Self::allocate_on) counts by.
+    pub fn new_in(name: &str, places: &[&str], clock: crate::UserClock, memory: A) -> Self {
+        Self::with_time(name, places, TimeSource::User(clock), memory)
+    }
+
+    /// Asks `locate` where blocks are when a list is made. No lock of the tracker is held then.
+    pub fn locate_by(mut self, locate: impl Fn(u64) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.locate = Some(Box::new(locate));
+        self
+    }
+
+    /// Changes how much is recorded, from the next allocation on.
+    ///
+    /// Blocks that were tracked so far stay so until they are freed, in any mode; others are never tracked.
+    pub fn set_mode(&self, mode: TrackMode) {
+        self.switch.set(mode);
+    }
+
+    /// How much is recorded.
+    #[inline]
+    pub fn mode(&self) -> TrackMode {
+        self.switch.get()
+    }
+
+    /// Sets how many return addresses of a call stack are kept: 1 to 32; 16 unless set.
+    pub fn set_site_depth(&self, frames: usize) {
+        self.depth.store(frames.clamp(1, MAX_SITE_DEPTH), Ordering::Relaxed);
+    }
+
+    pub(crate) fn site_depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// The tracker's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the calling process is the one that made the tracker.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        #[cfg(feature = "std")]
+        return self.process.is_current();
+        #[cfg(not(feature = "std"))]
+        true
+    }
+
+    /// The counters of a thread, and whether they are its alone.
+    #[inline]
+    pub(crate) fn lane(&self, thread: u32) -> (&ThreadLane<A>, bool) {
+        let own = (thread as usize).checked_sub(1).and_then(|at| self.lanes.get_or_make(at, &self.gauges.memory));
+        own.map_or((&self.shared, false), |lane| (lane, true))
+    }
+
+    /// An origin with a tag and a call stack: return addresses, innermost first.
+    ///
+    /// As many are kept as [`set_site_depth`](Self::set_site_depth) says.
+    pub fn origin_of(&self, tag: Tag, stack: &[u64]) -> Origin {
+        let kept = &stack[..stack.len().min(self.site_depth())];
+        Origin { tag, site: if self.is_own() { self.sites.number_of(kept) } else { 0 } }
+    }
+
+    /// Counts an allocation, and records it if the mode says so.
+    ///
+    /// Returns what its free needs.
+    /// `thread` is a small number, from 1 on, that no other thread uses at the same time, or 0 for none. `key` is the
+    /// block's address, or any number that no other live block of this tracker has. `place` is an index of the places.
+    #[inline]
+    pub fn allocate_on(&self, thread: u32, origin: Origin, key: u64, bytes: u64, place: u8) -> Stamp {
+        let mode = self.mode();
+        if mode == TrackMode::Off || !self.is_own() {
+            return Stamp::NONE;
+        }
+        let (lane, own) = self.lane(thread);
+        lane.allocated(origin.tag, bytes, own, &self.gauges);
+        if mode == TrackMode::Counters {
+            return Stamp::new(origin.tag, false);
+        }
+        let born = self.time.now().as_nanos() as u64;
+        let record = TrackRecord { key, id: 0, bytes, born, site: origin.site, tag: origin.tag, place };
+        let recorded = self.records.insert(record);
+        if !recorded {
+            self.unrecorded.fetch_add(1, Ordering::Relaxed);
+        }
+        Stamp::new(origin.tag, recorded)
+    }
+
+    /// Counts a free, and removes the block's record.
+    ///
+    /// The caller must call it before other code can get the memory. Nothing happens for [`Stamp::NONE`].
+    #[inline]
+    pub fn free_on(&self, thread: u32, stamp: Stamp, key: u64, bytes: u64) {
+        if stamp.is_none() || !self.is_own() {
+            return;
+        }
+        let (lane, own) = self.lane(thread);
+        lane.freed(stamp.tag(), bytes, own, &self.gauges);
+        if stamp.0 & Stamp::RECORDED != 0 {
+            self.records.remove(key);
+        }
+    }
+
+    /// Counts a free by its key alone, for owners that keep no stamps; false if the key has no record.
+    ///
+    /// Finds what was allocated while records were kept, and leaves all else alone.
+    pub fn free_key_on(&self, thread: u32, key: u64) -> bool {
+        let record = if self.is_own() { self.records.remove(key) } else { None };
+        if let Some(TrackRecord { tag, bytes, .. }) = record {
+            let (lane, own) = self.lane(thread);
+            lane.freed(tag, bytes, own, &self.gauges);
+        }
+        record.is_some()
+    }
+
+    /// The sums over all threads of a tag's counters, or of all tags', and the peak of live bytes.
+    pub(crate) fn sums(&self, tag: Option<usize>) -> ([u64; 4], u64) {
+        let lanes = self.lanes.iter().chain([&self.shared]);
+        let counts = lanes.map(|lane| lane.read(tag)).fold([0; 4], sum);
+        let gauge = tag.map_or(Some(&self.gauges.total), |tag| self.gauges.tags.get(tag));
+        (counts, gauge.map_or(0, PeakGauge::peak))
+    }
+
+    /// One more than the highest index of a tag that was used.
+    pub(crate) fn used_tags(&self) -> usize {
+        self.lanes.iter().chain([&self.shared]).map(ThreadLane::used_tags).max().unwrap_or(0)
+    }
+}
+
+impl<A: Allocator + Clone> fmt::Debug for Tracker<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracker").field("name", &self.name).field("mode", &self.mode()).finish_non_exhaustive()
+    }
+}
