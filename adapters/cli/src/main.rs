@@ -8,6 +8,7 @@
 
 mod args;
 mod convert;
+mod describe;
 mod doctor;
 mod failure;
 mod gpu;
@@ -32,10 +33,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
-        Command::Record(RecordCommand::Convert { input, output }) => convert::run(&input, &output),
+        Command::Record(RecordCommand::Convert { input, output, json }) => convert::run(&input, &output, json),
         Command::Doctor(args) => doctor::run(&args),
         Command::Tiers(args) => tiers::run(&args),
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
+        Command::Completions { shell } => describe::completions(shell),
+        Command::Man { folder } => describe::man(folder.as_deref()),
     };
     match done {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 mod bad_input;
 mod common;
 mod convert;
+mod describe;
 mod devices;
 mod replay;
 mod surprises;
