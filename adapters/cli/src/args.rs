@@ -8,6 +8,7 @@ use crate::pools::{self, SourceKind};
 use crate::tiers::TiersArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::path::PathBuf;
 use terrace::config::parse_bytes;
 
@@ -37,7 +38,32 @@ pub enum Command {
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Print a script that completes words of the command line in a shell.
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL", value_enum)]
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for each command.
+    #[command(after_help = MAN_HELP)]
+    Man {
+        /// A folder for the pages of all commands, made if it is missing [default: print that of terrace].
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(terrace completions bash)
+  terrace completions zsh > ~/.zfunc/_terrace
+  terrace completions fish > ~/.config/fish/completions/terrace.fish";
+
+const MAN_HELP: &str = "\
+Examples:
+  terrace man | man -l -
+  terrace man ~/.local/share/man/man1 && man terrace-replay";
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -58,6 +84,9 @@ pub enum RecordCommand {
         /// Where to: NAME.csv, NAME.csv.gz, NAME.csv.zst or NAME.terrace.
         #[arg(value_name = "OUT")]
         output: PathBuf,
+        /// Print what was done as JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -4,11 +4,26 @@
 //! Asks from below: the reader and writer of recordings.
 
 use crate::failure::Failure;
+use crate::output::print;
+use serde::Serialize;
 use std::path::Path;
 use terrace::recording::{Form, Partial, Writer};
 
+/// What a conversion did.
+#[derive(Serialize)]
+struct Converted {
+    input: String,
+    output: String,
+    /// Number of events that were read.
+    events: u64,
+    /// Transfers, segments and marks for which the format has no line.
+    left_out: u64,
+    /// Events that lost their address, tier or call site.
+    shortened: u64,
+}
+
 /// Converts `input` to the format that the name of `output` implies.
-pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
+pub fn run(input: &Path, output: &Path, json: bool) -> Result<(), Failure> {
     let form = Form::of(output).ok_or_else(|| {
         Failure::Usage(format!("{}: end the name in .csv, .csv.gz, .csv.zst or .terrace", output.display()))
     })?;
@@ -17,7 +32,9 @@ pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
     let (partial, file) = Partial::create(output).map_err(cannot)?;
     let name = output.display().to_string();
     let mut writer = Writer::new(&name, form, file).map_err(|error| Failure::writing(output, error))?;
+    let mut events = 0;
     while let Some(entry) = reader.next() {
+        events += 1;
         writer.write(&entry?.event, reader.texts()).map_err(|error| Failure::writing(output, error))?;
     }
     let (left_out, shortened) = (writer.left_out(), writer.shortened());
@@ -32,6 +49,10 @@ pub fn run(input: &Path, output: &Path) -> Result<(), Failure> {
         crate::output::print_error(&format!(
             "{name}: {shortened} events lost their address, tier or call site: CSV has no column for them"
         ));
+    }
+    if json {
+        let input = input.display().to_string();
+        print(&crate::output::json(&Converted { input, output: name, events, left_out, shortened })?)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 mod args;
 mod config;
 mod convert;
+mod describe;
 mod doctor;
 mod failure;
 mod gpu;
@@ -33,11 +34,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
-        Command::Record(RecordCommand::Convert { input, output }) => convert::run(&input, &output),
+        Command::Record(RecordCommand::Convert { input, output, json }) => convert::run(&input, &output, json),
         Command::Doctor(args) => doctor::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Tiers(args) => tiers::run(&args),
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
+        Command::Completions { shell } => describe::completions(shell),
+        Command::Man { folder } => describe::man(folder.as_deref()),
     };
     match done {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,

@@ -33,16 +33,21 @@ pub fn json(value: &impl Serialize) -> Result<String, Failure> {
 }
 
 /// Writes a file, which is complete or, on failure, absent.
-pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_file(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     let (partial, mut file) = Partial::create(path)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(text.as_ref())?;
     partial.keep()
 }
 
 /// Writes text to standard output, and flushes it.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output, and flushes it.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::standard_output)
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(Failure::standard_output)
 }
 
 /// A size with its unit: bytes, or two decimals of a larger unit.

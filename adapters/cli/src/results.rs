@@ -55,6 +55,8 @@ pub struct PoolRow {
     pub misses: u64,
     /// Number of allocations and reallocations that failed.
     pub failed: u64,
+    /// How many failed and why the first did; `null` if none failed.
+    pub failure: Option<String>,
     /// Mean nanoseconds of an event.
     pub ns_mean: f64,
     /// Median nanoseconds of an event.
@@ -117,6 +119,7 @@ impl PoolRow {
             hits: stats.hits,
             misses: stats.misses,
             failed,
+            failure: None,
             ns_mean: times.mean,
             ns_p50: times.p50,
             ns_p99: times.p99,

@@ -167,7 +167,7 @@ impl PoolReplay {
 
     /// Frees all blocks and trims the pool, to measure what stays reserved; returns the row of the table.
     pub fn finish(mut self, trace: &str, source: SourceKind, events: u64, clock: &Clock) -> Result<PoolRow, Failure> {
-        let stats = self.pool.stats();
+        let (stats, failure) = (self.pool.stats(), self.failure());
         // At this time all fences have passed, so that all freed memory can be trimmed.
         self.now.set(u64::MAX);
         for slot in self.blocks.iter_mut().filter(|slot| slot.bytes > 0) {
@@ -181,7 +181,8 @@ impl PoolReplay {
         let after = self.pool.stats().reserved;
         let (ticks, longest) = self.ticks.finish();
         let times = Latencies::new(&ticks, longest, clock);
-        Ok(PoolRow::new(trace, self.name, source, events, (self.peak_live, self.failed), &stats, after, &times))
+        let counts = (self.peak_live, self.failed);
+        Ok(PoolRow { failure, ..PoolRow::new(trace, self.name, source, events, counts, &stats, after, &times) })
     }
 }
 

@@ -6,6 +6,7 @@ mod bad_input;
 mod common;
 mod config;
 mod convert;
+mod describe;
 mod devices;
 mod pages;
 mod replay;

@@ -5,7 +5,7 @@ use crate::common;
 use common::{HEADER, Sandbox, recorded, stderr, stdout};
 use serde_json::Value;
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "trace",
     "pool",
     "source",
@@ -18,6 +18,7 @@ const KEYS: [&str; 18] = [
     "hits",
     "misses",
     "failed",
+    "failure",
     "ns_mean",
     "ns_p50",
     "ns_p99",
@@ -157,6 +158,9 @@ fn a_small_capacity_gives_failures_and_no_error() {
         for row in json(&here, &[trace.to_str().unwrap(), "--capacity", "256MiB", "--source", source]) {
             assert!(number(&row, "failed") > 0 && number(&row, "peak_reserved_bytes") <= 256 << 20, "{row}");
             assert!(number(&row, "peak_live_bytes") <= number(&row, "peak_reserved_bytes"));
+            let failure = row["failure"].as_str().expect("a line, as below the table");
+            let begins = format!("{}: ", row["pool"].as_str().expect("a name"));
+            assert!(failure.starts_with(&begins) && failure.contains("the first at event"), "{failure}");
             assert_eq!((row["source"].as_str(), number(&row, "reserved_after_trim")), (Some(source), 0));
         }
     }
