@@ -40,10 +40,11 @@ impl<A: Allocator + Clone> Tracker<A> {
     /// the places.
     #[inline(always)]
     pub fn allocated(&self, key: u64, bytes: u64, place: u8) -> Stamp {
-        if !self.is_on() {
+        if !any() {
             return Stamp::NONE;
         }
-        self.allocate_on(thread::number(), self.origin(), key, bytes, place)
+        let mode = self.mode();
+        self.allocate_in(mode, thread::number(), self.origin_in(mode), key, bytes, place)
     }
 
     /// As [`allocated`](Self::allocated), for a caller that asked earlier, maybe on another thread.
@@ -66,8 +67,13 @@ impl<A: Allocator + Clone> Tracker<A> {
     /// The calling thread's tag, and its call stack if the mode asks for call sites.
     #[inline(always)]
     pub fn origin(&self) -> Origin {
+        self.origin_in(self.mode())
+    }
+
+    #[inline(always)]
+    fn origin_in(&self, mode: TrackMode) -> Origin {
         let tag = thread::current_tag();
-        if self.mode() == TrackMode::Sites { self.origin_here(tag) } else { Origin::of(tag) }
+        if mode == TrackMode::Sites { self.origin_here(tag) } else { Origin::of(tag) }
     }
 
     /// The caller's call stack. Never inlined, so that its first frame is the caller.

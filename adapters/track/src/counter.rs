@@ -3,9 +3,8 @@
 //! Promises upward: counting costs a few plain loads and stores; sums over all threads are exact once the threads rest.
 //! Asks from below: an answer to one question, whether the caller is the only writer.
 //!
-//! A thread keeps what it allocated and freed to itself until that reaches a batch: 64 KiB, or a 256th of the peak where
-//! that is more. Then it passes the sum on to the shared gauge. So a peak may be off by a batch for each thread, in
-//! either direction.
+//! A thread tells the shared gauge of its live bytes when they differ from what the gauge knows by more than a batch: 64
+//! KiB, or a 256th of the peak where that is more. So a peak may be off by a batch for each thread, in either direction.
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -39,38 +38,34 @@ impl PeakGauge {
     }
 }
 
-/// Bytes of one thread that a gauge does not know yet.
+/// How much of a thread's live bytes a gauge knows.
 #[derive(Debug, Default)]
-pub(crate) struct PendingBytes {
-    /// Allocated bytes less freed ones.
-    bytes: AtomicI64,
-    /// The gauge is told when there are more bytes than this, in either direction.
-    most: AtomicU64,
+pub(crate) struct KnownBytes {
+    known: AtomicI64,
+    /// The gauge is told when the thread has so many bytes more or less; zero until the first call.
+    batch: AtomicU64,
 }
 
-impl PendingBytes {
-    /// Adds bytes; true if the gauge must be told.
+impl KnownBytes {
+    /// Whether the gauge must be told of a thread's live bytes.
     #[inline]
-    pub(crate) fn add(&self, by: i64, own: bool) -> bool {
-        shift(&self.bytes, by, own).unsigned_abs() > self.most.load(Ordering::Relaxed)
+    pub(crate) fn is_due(&self, live: i64) -> bool {
+        live.wrapping_sub(self.known.load(Ordering::Relaxed)).unsigned_abs() > self.batch.load(Ordering::Relaxed)
     }
 
-    /// Tells the gauge.
+    /// Tells the gauge of a thread's live bytes.
     #[cold]
-    pub(crate) fn pass_on(&self, own: bool, gauge: &PeakGauge) {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        if bytes.unsigned_abs() <= BATCH && self.most.load(Ordering::Relaxed) == 0 {
-            // The first call of this thread: from now on it keeps a batch to itself.
-            self.most.store(BATCH, Ordering::Relaxed);
-            return;
+    pub(crate) fn tell(&self, live: i64, gauge: &PeakGauge) {
+        let known = self.known.load(Ordering::Relaxed);
+        let more = live.wrapping_sub(known);
+        if more.unsigned_abs() <= BATCH && self.batch.load(Ordering::Relaxed) == 0 {
+            return self.batch.store(BATCH, Ordering::Relaxed);
         }
-        // In a shared lane another thread may have passed the bytes on already.
-        let bytes = if own { bytes } else { self.bytes.swap(0, Ordering::Relaxed) };
-        if own {
-            self.bytes.store(0, Ordering::Relaxed);
+        // In a shared lane another thread may tell the gauge at the same time: one of them does.
+        if self.known.compare_exchange(known, live, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            let peak = gauge.shift(more);
+            self.batch.store(BATCH.max(peak / BATCH_PART), Ordering::Relaxed);
         }
-        let peak = gauge.shift(bytes);
-        self.most.store(BATCH.max(peak / BATCH_PART), Ordering::Relaxed);
     }
 }
 
@@ -81,20 +76,22 @@ pub(crate) struct Traffic {
     frees: AtomicU64,
     bytes: AtomicU64,
     freed: AtomicU64,
-    pub(crate) pending: PendingBytes,
+    known: KnownBytes,
 }
 
-/// Adds to a counter. `own`: the caller is the only writer, so a load and a store are enough.
+/// Adds to a counter. `own`: the caller is the only writer, so a load and a store are enough. Returns the sum.
 #[inline]
-fn add(counter: &AtomicU64, by: u64, own: bool) {
+fn add(counter: &AtomicU64, by: u64, own: bool) -> u64 {
     if own {
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(by);
+        counter.store(sum, Ordering::Relaxed);
+        sum
     } else {
-        counter.fetch_add(by, Ordering::Relaxed);
+        counter.fetch_add(by, Ordering::Relaxed).wrapping_add(by)
     }
 }
 
-/// As [`add`], for a number with a sign; returns the sum.
+/// As [`add`], for a number with a sign.
 #[inline]
 pub(crate) fn shift(counter: &AtomicI64, by: i64, own: bool) -> i64 {
     if own {
@@ -111,16 +108,22 @@ impl Traffic {
     #[inline]
     pub(crate) fn allocated(&self, bytes: u64, own: bool) -> bool {
         add(&self.allocations, 1, own);
-        add(&self.bytes, bytes, own);
-        self.pending.add(bytes as i64, own)
+        let all = add(&self.bytes, bytes, own);
+        self.known.is_due(all.wrapping_sub(self.freed.load(Ordering::Relaxed)) as i64)
     }
 
     /// Counts a free; true if the gauge must be told.
     #[inline]
     pub(crate) fn freed(&self, bytes: u64, own: bool) -> bool {
         add(&self.frees, 1, own);
-        add(&self.freed, bytes, own);
-        self.pending.add((bytes as i64).wrapping_neg(), own)
+        let freed = add(&self.freed, bytes, own);
+        self.known.is_due(self.bytes.load(Ordering::Relaxed).wrapping_sub(freed) as i64)
+    }
+
+    /// Tells the gauge of the tag's live bytes in this thread.
+    pub(crate) fn tell(&self, gauge: &PeakGauge) {
+        let live = self.bytes.load(Ordering::Relaxed).wrapping_sub(self.freed.load(Ordering::Relaxed));
+        self.known.tell(live as i64, gauge);
     }
 
     /// Allocations, frees, allocated bytes and freed bytes.

@@ -6,7 +6,7 @@
 //!
 //! Invariant: `peak` is the most of `live` since the innermost open scope began, or since any scope below it ended.
 
-use crate::counter::{PeakGauge, PendingBytes, Traffic, shift};
+use crate::counter::{KnownBytes, PeakGauge, Traffic, shift};
 use crate::growing::GrowingTable;
 use crate::tag::Tag;
 use alloc::vec::Vec;
@@ -18,8 +18,8 @@ use spin::mutex::SpinMutex;
 pub(crate) struct ThreadLane<A: Allocator> {
     /// By the tag's index.
     tags: GrowingTable<Traffic, A>,
-    /// Bytes that the gauge of all tags does not know yet.
-    pending: PendingBytes,
+    /// What the gauge of all tags knows of `live`.
+    known: KnownBytes,
     /// Bytes that the thread allocated less those that it freed; may be below zero.
     live: AtomicI64,
     peak: AtomicI64,
@@ -63,7 +63,7 @@ pub(crate) struct ScopeBegin {
 impl<A: Allocator> Default for ThreadLane<A> {
     fn default() -> Self {
         let (live, peak, scopes) = (AtomicI64::new(0), AtomicI64::new(0), SpinMutex::default());
-        Self { tags: GrowingTable::default(), pending: PendingBytes::default(), live, peak, scopes }
+        Self { tags: GrowingTable::default(), known: KnownBytes::default(), live, peak, scopes }
     }
 }
 
@@ -73,13 +73,12 @@ impl<A: Allocator + Clone> ThreadLane<A> {
     pub(crate) fn allocated(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
         let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
         let tag_is_due = traffic.is_some_and(|traffic| traffic.allocated(bytes, own));
-        let total_is_due = self.pending.add(bytes as i64, own);
         let live = shift(&self.live, bytes as i64, own);
         if live > self.peak.load(Ordering::Relaxed) {
             self.peak.store(live, Ordering::Relaxed);
         }
-        if tag_is_due || total_is_due {
-            self.pass_on(tag, own, gauges, [tag_is_due, total_is_due]);
+        if tag_is_due || self.known.is_due(live) {
+            self.tell(tag, gauges);
         }
     }
 
@@ -88,24 +87,20 @@ impl<A: Allocator + Clone> ThreadLane<A> {
     pub(crate) fn freed(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
         let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
         let tag_is_due = traffic.is_some_and(|traffic| traffic.freed(bytes, own));
-        let by = (bytes as i64).wrapping_neg();
-        let total_is_due = self.pending.add(by, own);
-        shift(&self.live, by, own);
-        if tag_is_due || total_is_due {
-            self.pass_on(tag, own, gauges, [tag_is_due, total_is_due]);
+        let live = shift(&self.live, (bytes as i64).wrapping_neg(), own);
+        if tag_is_due || self.known.is_due(live) {
+            self.tell(tag, gauges);
         }
     }
 
-    /// Tells the gauges that are due: of the tag, and of all tags.
+    /// Tells the gauges: of the tag, and of all tags.
     #[cold]
-    fn pass_on(&self, tag: Tag, own: bool, gauges: &Gauges<A>, [tag_is_due, total_is_due]: [bool; 2]) {
+    fn tell(&self, tag: Tag, gauges: &Gauges<A>) {
         let gauge = gauges.tags.get_or_make(tag.index(), &gauges.memory);
-        if let (true, Some(gauge), Some(traffic)) = (tag_is_due, gauge, self.tags.get(tag.index())) {
-            traffic.pending.pass_on(own, gauge);
+        if let (Some(gauge), Some(traffic)) = (gauge, self.tags.get(tag.index())) {
+            traffic.tell(gauge);
         }
-        if total_is_due {
-            self.pending.pass_on(own, &gauges.total);
-        }
+        self.known.tell(self.live.load(Ordering::Relaxed), &gauges.total);
     }
 
     /// Allocations, frees, allocated and freed bytes: of the tag at an index, or of all.

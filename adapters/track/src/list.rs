@@ -150,7 +150,7 @@ impl fmt::Display for LiveList {
             let (tag, place) = (printable(&block.tag, tags), printable(&block.location, places));
             let age = block.age.as_secs_f64();
             writeln!(f, "{age:>11.3}s {:>15}  {tag}  {place}  {:>#18x}  {}", block.bytes, block.key, block.id)?;
-            block.stack.iter().try_for_each(|frame| writeln!(f, "{:14}{frame}", "at"))?;
+            block.stack.iter().try_for_each(|frame| writeln!(f, "{:>12} {frame}", "at"))?;
         }
         Ok(())
     }

@@ -74,15 +74,26 @@ pub(crate) struct ModeSwitch {
     mode: AtomicU8,
 }
 
+/// The mode of a number. A match compiles to no instruction, where an index is a load.
+#[inline(always)]
+fn mode_of(number: u8) -> TrackMode {
+    match number {
+        0 => TrackMode::Off,
+        1 => TrackMode::Counters,
+        2 => TrackMode::Records,
+        _ => TrackMode::Sites,
+    }
+}
+
 impl ModeSwitch {
     #[inline]
     pub(crate) fn get(&self) -> TrackMode {
-        TrackMode::ALL[usize::from(self.mode.load(Ordering::Relaxed) & 3)]
+        mode_of(self.mode.load(Ordering::Relaxed))
     }
 
     /// Changes the mode; returns the old one.
     pub(crate) fn set(&self, mode: TrackMode) -> TrackMode {
-        let old = TrackMode::ALL[usize::from(self.mode.swap(mode as u8, Ordering::Relaxed) & 3)];
+        let old = mode_of(self.mode.swap(mode as u8, Ordering::Relaxed));
         // Each change from off to on adds one and each change back takes one, in whichever order threads make them.
         match (old, mode) {
             (TrackMode::Off, TrackMode::Off) => {}

@@ -185,7 +185,20 @@ impl<A: Allocator + Clone> Tracker<A> {
     /// block's address, or any number that no other live block of this tracker has. `place` is an index of the places.
     #[inline]
     pub fn allocate_on(&self, thread: u32, origin: Origin, key: u64, bytes: u64, place: u8) -> Stamp {
-        let mode = self.mode();
+        self.allocate_in(self.mode(), thread, origin, key, bytes, place)
+    }
+
+    /// As [`allocate_on`](Self::allocate_on), in a mode.
+    #[inline]
+    pub(crate) fn allocate_in(
+        &self,
+        mode: TrackMode,
+        thread: u32,
+        origin: Origin,
+        key: u64,
+        bytes: u64,
+        place: u8,
+    ) -> Stamp {
         if mode == TrackMode::Off || !self.is_own() {
             return Stamp::NONE;
         }

@@ -25,7 +25,7 @@ fn a_list_prints_as_a_table_without_control_characters() {
     assert_eq!(lines[0], "pool: 1 live block, 4096 bytes; ages in steps of 4ms");
     let words: Vec<&str> = lines[2].split_whitespace().collect();
     assert_eq!(words, ["1.500s", "4096", "kv\u{fffd}[2J", "device", "0", "0x7f000000", "7"]);
-    assert_eq!(lines[3].trim(), "at            ab12+0x1234 (/bin/program)");
+    assert_eq!(lines[3].trim(), "at ab12+0x1234 (/bin/program)");
     assert_eq!(LiveList::default().to_string(), ": 0 live blocks, 0 bytes\n");
 }
 

@@ -46,6 +46,7 @@ fn scopes_nest_and_may_end_in_any_order() {
     assert_eq!([outer.stats(), middle.stats(), inner.stats()].map(|stats| stats.peak_bytes), [500, 200, 100]);
     let held = tracker.allocated(2, 40, 0);
     assert_eq!(middle.end().peak_bytes, 200);
+    assert_eq!(outer.stats().peak_bytes, 500, "what a closed scope stood over is not forgotten");
     pulse(700);
     assert_eq!([outer.stats(), inner.stats()].map(|stats| stats.peak_bytes), [740, 740]);
     assert_eq!(inner.stats().allocations, 3);
