@@ -34,6 +34,8 @@ pub enum Setting {
     ///
     /// An inconsistency aborts the process.
     Check(bool),
+    /// The inherited descriptor of a page of live counters, which `terrace top` sets; 0: none (Linux).
+    Live(u32),
 }
 
 /// When a thread of the library's own purges.
@@ -84,6 +86,7 @@ static BACKGROUND: AtomicU32 = AtomicU32::new(settings::BACKGROUND.default.word(
 static DEEPBIND: AtomicBool = AtomicBool::new(settings::DEEPBIND.default.word() == 1);
 static STATS: AtomicBool = AtomicBool::new(settings::STATS.default.word() == 1);
 static CHECK: AtomicBool = AtomicBool::new(settings::CHECK.default.word() == 1);
+static LIVE: AtomicU32 = AtomicU32::new(settings::LIVE.default.number() as u32);
 /// Which of [`HugePages::ALL`].
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(settings::HUGE_PAGES.default.word() as u32);
 /// The number of `linux/mempolicy.h`; 0 default.
@@ -135,6 +138,7 @@ impl Setting {
             ("deepbind", Value::Word(at)) => Self::Deepbind(at == 1),
             ("stats", Value::Word(at)) => Self::Stats(at == 1),
             ("check", Value::Word(at)) => Self::Check(at == 1),
+            ("live", Value::Number(file)) => Self::Live(u32::try_from(file).unwrap_or(0)),
             _ => return Err(UNKNOWN),
         })
     }
@@ -147,6 +151,7 @@ impl Setting {
         match self {
             Self::Cache(bytes) => _ = settings::CACHE.accept(Value::Number(bytes as u64))?,
             Self::Limit(bytes) => _ = settings::LIMIT.accept(Value::Number(bytes as u64))?,
+            Self::Live(file) => _ = settings::LIVE.accept(Value::Number(file.into()))?,
             _ => {}
         }
         match self {
@@ -171,6 +176,7 @@ impl Setting {
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
             Self::Check(on) => CHECK.store(on, Relaxed),
+            Self::Live(file) => LIVE.store(file, Relaxed),
         }
         Ok(())
     }
@@ -234,6 +240,17 @@ pub fn stats_at_exit() -> bool {
 /// Whether every structure is checked when the process ends.
 pub fn check_at_exit() -> bool {
     CHECK.load(Relaxed)
+}
+
+/// The descriptor of the page of live counters; 0: none.
+#[inline]
+pub(crate) fn live() -> u32 {
+    LIVE.load(Relaxed)
+}
+
+/// Sets the descriptor to none, since it has no page, or one without a free row.
+pub(crate) fn stop_live() {
+    LIVE.store(0, Relaxed);
 }
 
 /// Whether huge pages are requested or refused; `None`: the system decides.
