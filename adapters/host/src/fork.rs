@@ -11,7 +11,7 @@
 //! blocks.
 
 use crate::page_heap::slice_cache;
-use crate::{heaps, os, page_heap, process, purge, spans, thread, transfer_cache};
+use crate::{heaps, live, os, page_heap, process, purge, spans, thread, transfer_cache};
 
 /// Registers the three fork handlers with the C library.
 pub fn init() {
@@ -22,7 +22,7 @@ pub fn init() {
     }
 }
 
-/// Takes all locks, in the order in which other calls take them: ticks, caches, heaps, spans, page heap.
+/// Takes all locks, in the order in which other calls take them: live counters, ticks, caches, heaps, spans, page heap.
 extern "C" fn prepare() {
     // A signal handler that interrupted a slow path may fork. Its own thread may hold the locks, so waiting for them
     // would deadlock. The child is a copy of this state: if its handler returns, it finishes the slow path and releases
@@ -32,6 +32,7 @@ extern "C" fn prepare() {
     }
     // Marks the thread until `done`: a signal handler that runs meanwhile takes no lock.
     core::mem::forget(thread::enter_slow_path());
+    core::mem::forget(live::lock().lock());
     purge::suspend();
     core::mem::forget(thread::lock().lock());
     transfer_cache::close();
@@ -78,5 +79,7 @@ fn done(is_child: bool) {
     // SAFETY: `prepare` took this lock and forgot the guard.
     unsafe { thread::lock().force_unlock() };
     purge::resume(is_child);
+    // SAFETY: `prepare` took this lock and forgot the guard.
+    unsafe { live::lock().force_unlock() };
     thread::leave_slow_path();
 }

@@ -2,7 +2,7 @@
 
 use crate::lock::Lock;
 use crate::process::{self, State};
-use crate::{emergency, fork, os, page_heap, settings, thread};
+use crate::{emergency, fork, live, os, page_heap, settings, thread};
 
 static STARTING: Lock<()> = Lock::new(());
 
@@ -32,7 +32,14 @@ fn start() -> bool {
     emergency::init();
     thread::init();
     fork::init();
+    live::poll();
     true
+}
+
+/// Reads the settings from the environment, once, as soon as the C library knows it.
+pub fn read_environment() {
+    settings::read_environment();
+    live::poll();
 }
 
 /// Runs when the library is unloaded or the process ends, also in Rust programs. Prints the statistics and makes the
@@ -43,6 +50,7 @@ extern "C" fn end() {
     if settings::stats_at_exit() {
         crate::report::line(format_args!("{}", crate::stats()));
     }
+    live::end();
     crate::purge::stop();
     if settings::check_at_exit() && !thread::has_interrupted_slow_path() {
         crate::check::check_or_abort();

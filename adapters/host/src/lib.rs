@@ -27,7 +27,7 @@
 //! | --- | --- |
 //! | `allocator`, `global`, `heap` | the types of Rust programs |
 //! | `api` | the entry points: fast paths, slow paths, large blocks |
-//! | `init`, `check`, `fork`, `stats` | the first call; checks, forks and statistics, which visit every structure |
+//! | `init`, `check`, `fork`, `stats`, `live` | the first call; checks, forks, statistics and live counters, which visit every structure |
 //! | `purge`, `signal` | returns free memory to the system, on calls or on its own thread; calls in signal handlers |
 //! | `thread` | a thread's cache: its thread-local pointer, start and end, batches, stealing from idle threads |
 //! | `transfer_cache`, `heaps`, `spans` | batches between threads; the spans of each first-class heap; blocks of one class |
@@ -56,6 +56,7 @@ mod global;
 mod heap;
 mod heaps;
 mod init;
+mod live;
 mod lock;
 mod os;
 mod page_heap;
@@ -76,11 +77,10 @@ mod usage;
 pub use check::{check, check_or_abort};
 pub use global::Global;
 pub use heap::Heap;
-pub use init::ready;
+pub use init::{read_environment, ready};
 pub use purge::trim;
 pub use settings::{
-    Background, BadSetting, DebugSwitches, HugePages, Numa, Setting, check_at_exit, deepbind, read_environment,
-    stats_at_exit,
+    Background, BadSetting, DebugSwitches, HugePages, Numa, Setting, check_at_exit, deepbind, stats_at_exit,
 };
 pub use signal::Handler;
 pub use stats::{Stats, stats};

@@ -36,6 +36,8 @@ pub enum Setting {
     Check(bool),
     /// What of the two above is asked for, beside what they say themselves.
     Debug(DebugSwitches),
+    /// The inherited descriptor of a page of live counters, which `terrace top` sets; 0: none (Linux).
+    Live(u32),
 }
 
 /// When a thread of the library's own purges.
@@ -86,6 +88,7 @@ static BACKGROUND: AtomicU32 = AtomicU32::new(settings::BACKGROUND.default.word(
 static DEEPBIND: AtomicBool = AtomicBool::new(settings::DEEPBIND.default.word() == 1);
 static STATS: AtomicBool = AtomicBool::new(settings::STATS.default.word() == 1);
 static CHECK: AtomicBool = AtomicBool::new(settings::CHECK.default.word() == 1);
+static LIVE: AtomicU32 = AtomicU32::new(settings::LIVE.default.number() as u32);
 /// Which of [`HugePages::ALL`].
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(settings::HUGE_PAGES.default.word() as u32);
 /// The number of `linux/mempolicy.h`; 0 default.
@@ -138,6 +141,7 @@ impl Setting {
             ("stats", Value::Word(at)) => Self::Stats(at == 1),
             ("check", Value::Word(at)) => Self::Check(at == 1),
             ("debug", debug @ Value::Words(_)) => Self::Debug(debug.switches()),
+            ("live", Value::Number(file)) => Self::Live(u32::try_from(file).unwrap_or(0)),
             _ => return Err(UNKNOWN),
         })
     }
@@ -150,6 +154,7 @@ impl Setting {
         match self {
             Self::Cache(bytes) => _ = settings::CACHE.accept(Value::Number(bytes as u64))?,
             Self::Limit(bytes) => _ = settings::LIMIT.accept(Value::Number(bytes as u64))?,
+            Self::Live(file) => _ = settings::LIVE.accept(Value::Number(file.into()))?,
             _ => {}
         }
         match self {
@@ -178,6 +183,7 @@ impl Setting {
                 CHECK.fetch_or(check, Relaxed);
                 STATS.fetch_or(stats, Relaxed);
             }
+            Self::Live(file) => LIVE.store(file, Relaxed),
         }
         Ok(())
     }
@@ -241,6 +247,17 @@ pub fn stats_at_exit() -> bool {
 /// Whether every structure is checked when the process ends.
 pub fn check_at_exit() -> bool {
     CHECK.load(Relaxed)
+}
+
+/// The descriptor of the page of live counters; 0: none.
+#[inline]
+pub(crate) fn live() -> u32 {
+    LIVE.load(Relaxed)
+}
+
+/// Sets the descriptor to none, since it has no page, or one without a free row.
+pub(crate) fn stop_live() {
+    LIVE.store(0, Relaxed);
 }
 
 /// Whether huge pages are requested or refused; `None`: the system decides.

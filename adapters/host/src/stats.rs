@@ -49,6 +49,15 @@ pub struct Stats {
 
 /// Takes a snapshot of the whole allocator; all fields are 0 before its first block.
 pub fn stats() -> Stats {
+    let mut stats = count();
+    if process::is_ready() {
+        stats.limit = settings::limit().min(os::memory_limit());
+    }
+    stats
+}
+
+/// Takes a snapshot without the limit, and so without reading files.
+pub fn count() -> Stats {
     let mut stats = Stats::default();
     let _busy = thread::enter_slow_path();
     let Some(tables) = tables().filter(|_| process::is_ready()) else { return stats };
@@ -77,7 +86,6 @@ pub fn stats() -> Stats {
     (stats.reserved, stats.peak_reserved, stats.mapped) = (usage::used(), usage::peak(), counts.backed);
     stats.dirty = usage::held();
     (stats.purges, stats.purged, stats.fallbacks) = (counts.purges, counts.purged, counts.fallbacks);
-    stats.limit = settings::limit().min(os::memory_limit());
     stats
 }
 

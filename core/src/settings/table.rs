@@ -30,6 +30,7 @@ pub const TABLE: &[Spec] = &[
     DEEPBIND,
     STATS,
     CHECK,
+    LIVE,
     MEMORY,
     PINNED_CAP,
     CHUNK,
@@ -177,6 +178,10 @@ pub const STATS: Spec = host("stats", DIGIT, Word(0)).variable("TERRACE_STATS");
 
 /// Whether every structure is checked when the process ends.
 pub const CHECK: Spec = host("check", DIGIT, Word(0)).variable("TERRACE_CHECK");
+
+/// The inherited descriptor of a page of live counters, which `terrace top` sets; 0: none.
+pub const LIVE: Spec =
+    host("live", Allowed::Count(Bounds::new(0, i32::MAX as u64)), Number(0)).variable("TERRACE_LIVE");
 
 /// Bytes of the machine's memory for buffers and their metadata.
 ///

@@ -13,6 +13,7 @@ mod interface;
 mod job;
 mod library;
 mod linking;
+mod live;
 mod loading;
 mod memory;
 mod misuse;

@@ -6,7 +6,7 @@ use crate::job::{Job, Run};
 use crate::{have, library};
 
 /// Variables, with invalid values.
-const BAD: [(&str, &str); 18] = [
+const BAD: [(&str, &str); 20] = [
     ("TERRACE_PURGE_DELAY", "banana"),
     ("TERRACE_PURGE_DELAY", "-1"),
     ("TERRACE_PURGE_DELAY", "99999999999999999999"),
@@ -25,9 +25,11 @@ const BAD: [(&str, &str); 18] = [
     ("TERRACE_DEEPBIND", "yes"),
     ("TERRACE_STATS", "yes"),
     ("TERRACE_CHECK", "yes"),
+    ("TERRACE_LIVE", "page"),
+    ("TERRACE_LIVE", "99999999999"),
 ];
 
-const GOOD: [(&str, &str); 21] = [
+const GOOD: [(&str, &str); 22] = [
     ("TERRACE_PURGE_DELAY", "0"),
     ("TERRACE_PURGE_DELAY", "never"),
     ("TERRACE_PURGE_DELAY", "250ms"),
@@ -49,6 +51,7 @@ const GOOD: [(&str, &str); 21] = [
     ("TERRACE_LIMIT", "none"),
     ("TERRACE_CHECK", "0"),
     ("TERRACE_CHECK", "1"),
+    ("TERRACE_LIVE", "0"),
 ];
 
 /// Runs a random sequence of calls under one setting.

@@ -12,7 +12,7 @@ use crate::class::{self, PAGE, SLICE};
 use crate::page_heap::slice_cache::{self, CACHED};
 use crate::report::fatal;
 use crate::tables::{Tables, tables};
-use crate::{backlog, emergency, heaps, init, os, page_heap, process, purge, signal, thread, usage};
+use crate::{backlog, emergency, heaps, init, live, os, page_heap, process, purge, signal, thread, usage};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -38,7 +38,9 @@ pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 
     }
     let _busy = thread::enter_slow_path();
     poll();
-    match allocate_or_purge(bytes, align, zeroed) {
+    let slice = allocate_or_purge(bytes, align, zeroed);
+    live::poll();
+    match slice {
         Some(slice) => tables().map_or(null_mut(), |tables| tables.address(slice).as_ptr()),
         None => os::out_of_memory(),
     }
@@ -85,6 +87,7 @@ pub extern "C" fn free_any(block: *mut u8) {
     let is_large = free(block);
     purge::note_free();
     poll();
+    live::poll();
     if is_large {
         purge::watch_backlog();
     }
@@ -186,6 +189,7 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if !resized.is_null() && shrinks {
         purge::note_free();
     }
+    live::poll();
     resized
 }
 

@@ -6,7 +6,7 @@
 use super::{free_any, poll};
 use crate::class::{self, SLICE};
 use crate::spans::GLOBAL_SPANS;
-use crate::{init, os, purge, signal, thread};
+use crate::{init, live, os, purge, signal, thread};
 
 /// Allocates a block of a class of which the thread's cache has none, and refills the cache.
 ///
@@ -31,6 +31,7 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
         Some(cache) => thread::allocate_refill(cache, class),
         None => thread::allocate_one(class),
     };
+    live::poll();
     if block.is_null() { exhausted(class) } else { block }
 }
 
@@ -61,6 +62,7 @@ pub extern "C" fn overflow(block: *mut u8, class: usize) {
             None => return GLOBAL_SPANS.free(class, &[block]),
         }
     };
+    live::poll();
     if spilled {
         purge::note_free();
         purge::watch_backlog();

@@ -1,9 +1,10 @@
 //! Linux and Android: mappings at chosen addresses, futexes, cgroups, NUMA policy.
 
 use super::unix::READ_WRITE;
-use super::{Relocation, errno, set_errno};
+use super::{Relocation, SharedMemory, errno, set_errno};
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU64;
 use terrace_core::sync::AtomicU32;
 
 /// Maps `bytes` zeros at `address`, or fails.
@@ -224,6 +225,45 @@ fn limit_of_group(mount: &[u8], path: &[u8]) -> usize {
             _ => return limit,
         }
     }
+}
+
+/// Maps the first `bytes` bytes of sealed memory behind a descriptor.
+///
+/// The descriptor stays open, for programs that this process starts.
+pub fn map_shared(file: i32, bytes: usize) -> SharedMemory {
+    let errno = errno();
+    // SAFETY: the call only reads flags of a descriptor, or fails.
+    let is_open = unsafe { libc::fcntl(file, libc::F_GETFD) } != -1;
+    // SAFETY: the call only reads seals of a descriptor, or fails.
+    let seals = unsafe { libc::fcntl(file, libc::F_GET_SEALS) };
+    let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: `about` is local and writable.
+    unsafe { libc::fstat(file, about.as_mut_ptr()) };
+    // SAFETY: `about` holds zeros or what the call wrote, both valid.
+    let size = unsafe { about.assume_init() }.st_size;
+    let is_sealed = seals != -1 && seals & libc::F_SEAL_SHRINK != 0 && size >= bytes as libc::off_t;
+    let mut mapped = libc::MAP_FAILED;
+    if is_open && is_sealed {
+        // SAFETY: without MAP_FIXED no mapping that exists is changed; the system checks every argument.
+        mapped = unsafe { libc::mmap(core::ptr::null_mut(), bytes, READ_WRITE, libc::MAP_SHARED, file, 0) };
+    }
+    set_errno(errno);
+    if mapped == libc::MAP_FAILED {
+        return if is_open { SharedMemory::Foreign } else { SharedMemory::Closed };
+    }
+    // SAFETY: mapped just above, aligned to pages, for ever, and the memory never shrinks; all that use the words do so atomically.
+    SharedMemory::Words(unsafe { core::slice::from_raw_parts(mapped.cast::<AtomicU64>(), bytes / 8) })
+}
+
+/// The number of this process.
+pub fn process() -> u32 {
+    // SAFETY: the call has no precondition.
+    unsafe { libc::getpid() as u32 }
+}
+
+/// Reads the first bytes of the program's name, and of a line feed behind it.
+pub fn program_name(name: &mut [u8]) {
+    _ = read(c"/proc/self/comm", name);
 }
 
 /// Reads the first bytes of a file, as many as fit in `buffer`.

@@ -11,9 +11,12 @@
 //! - [`physical_bytes`], [`address_limit`], [`memory_limit`], [`page_bytes`], [`random`]: facts of this machine and
 //!   process
 //! - [`variable`], [`each_variable`]: the environment, without an allocation
+//! - [`map_shared`], [`process`], [`program_name`]: memory that another process made; which process this is
 //! - [`spawn`], [`at_fork`], [`Key`]: threads, forks; [`handler_stack`]: the stack on which a signal handler runs
 //!
 //! Asks from below: `libc`. Nothing here allocates, panics, or touches a thread-local variable with a destructor.
+
+use core::sync::atomic::AtomicU64;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux;
@@ -52,6 +55,18 @@ pub enum Relocation {
     },
     /// The pages were not moved. The new address must not be used: the kernel may have unmapped it.
     Refused,
+}
+
+/// The result of [`map_shared`].
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code, reason = "only Linux maps any"))]
+pub enum SharedMemory {
+    /// The memory, for as long as the process lives; other processes write the words too.
+    Words(&'static [AtomicU64]),
+    /// The descriptor is not open.
+    Closed,
+    /// The descriptor is no memory that is sealed against shrinking, is smaller, or cannot be mapped.
+    Foreign,
 }
 
 /// Sets `errno` to `ENOMEM` and returns null.
