@@ -100,6 +100,8 @@ pub(super) fn statistics(world: &World<'_>) -> Result<(), String> {
             ensure(stats.in_use <= stats.reserved, "in use is at most reserved")?;
             ensure(stats.reserved <= stats.peak_reserved, "reserved is at most its peak")?;
         }
+        drop((blocks, stream));
+        same(device.stats().pool.allocated_bytes, taken, "bytes allocated so far, those by a closed stream too")?;
         ensure(device.stats().cache_hits > 0, "sizes repeat, so the cache has hits")
     })
 }
