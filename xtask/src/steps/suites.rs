@@ -38,7 +38,7 @@ pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api
     terrace/recording,terrace/serde,terrace/tiers,terrace/toml";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
-const PROGRAMS: [(&str, &[&str]); 18] = [
+const PROGRAMS: [(&str, &[&str]); 19] = [
     ("cc", &["gcc", "libc6-dev"]),
     ("c++", &["g++"]),
     ("make", &["make"]),
@@ -57,6 +57,7 @@ const PROGRAMS: [(&str, &[&str]); 18] = [
     ("valgrind", &["valgrind"]),
     ("gdb", &["gdb"]),
     ("strace", &["strace"]),
+    ("tmux", &["tmux"]),
 ];
 
 /// Runs both.

@@ -10,3 +10,5 @@ mod devices;
 mod replay;
 mod surprises;
 mod tiers;
+#[cfg(target_os = "linux")]
+mod top;
