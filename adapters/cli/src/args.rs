@@ -35,6 +35,9 @@ pub enum Command {
     Config(ConfigArgs),
     /// Say which tiers this machine has: GPU, memory, disks; how fast they are, and why each is what it is.
     Tiers(TiersArgs),
+    /// Start a program, or look at a running one: its memory by pool, tier and tag, live.
+    #[cfg(target_os = "linux")]
+    Top(crate::top::TopArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

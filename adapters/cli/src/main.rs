@@ -1,7 +1,7 @@
 //! The `terrace` command.
 //!
 //! Promises upward: results on standard output; progress and errors on standard error, one line per error. Exit codes:
-//! 0 done (also when the reader of standard output closed it), 1 a write failed, a device cannot be used or an
+//! 0 done (also when the reader of standard output closed it; `top`: what its program says), 1 a write failed, a device cannot be used or an
 //! allocator is faulty, 2 bad input or usage. After bad input the command writes no results.
 //! Asks from below: `terrace` for recordings and devices, the table of pools.
 #![deny(unsafe_code)]
@@ -25,6 +25,8 @@ mod results;
 mod system;
 mod tiers;
 mod timeline;
+#[cfg(target_os = "linux")]
+mod top;
 
 use args::{BenchCommand, Cli, Command, RecordCommand};
 use clap::Parser;
@@ -38,6 +40,11 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Tiers(args) => tiers::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Top(args) => match top::run(&args) {
+            Ok(code) => return ExitCode::from(code),
+            Err(failure) => Err(failure),
+        },
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
         Command::Completions { shell } => describe::completions(shell),
         Command::Man { folder } => describe::man(folder.as_deref()),

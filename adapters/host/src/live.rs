@@ -137,7 +137,7 @@ fn refuse(file: u32, why: core::fmt::Arguments<'_>) {
 fn claim(page: CounterPage<'static>, owner: u32) -> Option<ClaimedRow> {
     let mut name = [0; 16];
     os::program_name(&mut name);
-    Some(ClaimedRow { page, writer: page.claim(owner)?, owner, name, limit: limit() })
+    Some(ClaimedRow { page, writer: page.claim_only(owner)?, owner, name, limit: limit() })
 }
 
 /// Bytes that the control group allows; version 1 says by a number just below 2^63 that there is no limit.

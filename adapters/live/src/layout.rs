@@ -99,7 +99,7 @@ pub enum Figure {
     Misses,
     /// Bytes of the largest request that free memory could serve.
     LargestFree,
-    /// The pressure's level: 0 low, 1 moderate, 2 high, 3 critical.
+    /// The pressure's level: 0 normal, 1 elevated, 2 high, 3 critical.
     Pressure,
     /// Age of the oldest live block, in milliseconds.
     OldestLive,

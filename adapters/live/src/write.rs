@@ -50,6 +50,14 @@ impl<'a> CounterPage<'a> {
         self.writer(index)
     }
 
+    /// Takes the row that process `owner` has, or else claims one.
+    ///
+    /// A process that executes another program keeps its number, and says nothing more in its row.
+    pub fn claim_only(&self, owner: u32) -> Option<RowWriter<'a>> {
+        let own = self.rows().position(|words| words[OWNER].load(Relaxed) == u64::from(owner));
+        own.and_then(|index| self.writer(index)).or_else(|| self.claim(owner))
+    }
+
     /// The writer of a row, for the caller that claimed it; `None` beyond the last row.
     pub fn writer(&self, index: usize) -> Option<RowWriter<'a>> {
         Some(RowWriter { words: self.row(index)?, index })

@@ -59,6 +59,7 @@ const PROGRAMS: [(&str, &[&str]); 19] = [
     ("gdb", &["gdb"]),
     ("prometheus", &["prometheus"]),
     ("strace", &["strace"]),
+    ("tmux", &["tmux"]),
 ];
 
 /// Runs both.

@@ -147,11 +147,15 @@ fn programs_that_a_program_starts_write_beside_it() {
     }
     let (_page, number, reader) = page();
     let program = Program::new("live.c").build();
-    let script = "\"$0\"; \"$0\"; exit 0";
+    let script = "\"$0\"; (exec \"$0\"); exit 0";
     let run = Job::new(Path::new("/bin/sh")).args(["-c", script]).args([&program]).env("TERRACE_LIVE", &number);
     run.env("LD_PRELOAD", library::shared()).run().passed();
     let rows = rows(&reader);
     let programs = rows.iter().filter(|row| row.name().starts_with("live") && row.ended).count();
     assert_eq!(programs, 2, "{rows:?}");
     assert!(rows.iter().any(|row| row.name() == "sh"), "{rows:?}");
+    let mut owners: Vec<u32> = rows.iter().map(|row| row.owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    assert_eq!(owners.len(), rows.len(), "a process that executes another program has one row: {rows:?}");
 }

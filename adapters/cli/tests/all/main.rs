@@ -12,3 +12,5 @@ mod pages;
 mod replay;
 mod surprises;
 mod tiers;
+#[cfg(target_os = "linux")]
+mod top;

@@ -52,6 +52,7 @@ fn each_owner_has_a_row_and_rows_of_those_that_ended_are_taken_again() {
     assert_eq!((again.index(), again.owner()), (50, 5));
     write(&again, 1);
     assert!(page.claim(6).is_none(), "its new owner lives");
+    assert_eq!(page.claim_only(120).unwrap().index(), 20, "after `exec`: the row that the process had");
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! The terminal: frames at each interval, and keys.
+//!
+//! Promises upward: the terminal is as it was when this returns, after a panic, and after SIGTERM, SIGHUP and SIGINT.
+//! Asks from below: `ratatui` and `crossterm`; the session.
+
+use super::Session;
+use super::draw;
+use crate::failure::Failure;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The longest wait for a key: signals and the program's end are seen so late.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Restores the terminal.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Shows frames until a key or a signal ends it. Returns the signal's number, 0 for a key.
+pub fn show(session: &mut Session) -> Result<usize, Failure> {
+    let failed = |error: io::Error| Failure::Measure(format!("the terminal cannot be used: {error}; try --once"));
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGTERM, SIGHUP, SIGINT] {
+        signal_hook::flag::register_usize(number, signal.clone(), number as usize).map_err(failed)?;
+    }
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let _restored = Restored;
+    let mut next = Instant::now();
+    loop {
+        if Instant::now() >= next {
+            session.sample();
+            next = Instant::now() + session.interval;
+        }
+        session.look_at_program();
+        terminal.draw(|frame| draw::draw(frame, &session.model, &session.view)).map_err(failed)?;
+        let wait = next.saturating_duration_since(Instant::now()).min(GLANCE);
+        if event::poll(wait).map_err(failed)? {
+            match event::read().map_err(failed)? {
+                Event::Key(key) if key.kind != KeyEventKind::Release && !press(session, key) => return Ok(0),
+                _ => {}
+            }
+        }
+        match signal.load(Relaxed) {
+            0 => {}
+            number => return Ok(number),
+        }
+    }
+}
+
+/// Does what a key says. `false`: ends.
+fn press(session: &mut Session, key: KeyEvent) -> bool {
+    session.view.message = None;
+    let model = &mut session.model;
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('p' | ' ') => model.paused = !model.paused,
+        KeyCode::Char('s') => model.sort = model.sort.next(),
+        KeyCode::Char('r') => model.reverse = !model.reverse,
+        KeyCode::Char('d') => session.dump(),
+        KeyCode::Char('?' | 'h') => session.view.help = !session.view.help,
+        _ => {}
+    }
+    true
+}
