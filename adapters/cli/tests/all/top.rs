@@ -33,7 +33,7 @@ fn have(test: &str, program: &str, package: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     let is_there = found.is_ok_and(|status| status.success());
     if !is_there {
-        println!("SKIP terrace-cli/top::{test}: {program} is not there: apt-get install {package}");
+        println!("SKIP {test}: {program} is not there: apt-get install {package}");
     }
     is_there
 }
