@@ -43,7 +43,7 @@ impl From<Preset> for Profile {
 /// Called when the pressure level of a tier changes.
 pub type PressureCallback = Box<dyn Fn(Tier, Level) + Send + Sync>;
 
-/// Builds a [`Manager`]. Unset values follow from the preset and the machine.
+/// Builds a [`Manager`](super::Manager). Unset values follow from the preset and the machine.
 #[derive(Default)]
 pub struct ManagerBuilder {
     pub(super) settings: ChosenSettings,
@@ -138,7 +138,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the executor of tasks. The caller runs it, or has given it to a [`Directory`].
+    /// Sets the executor of tasks. The caller runs it, or has given it to a [`Directory`](terrace_file::Directory).
     pub fn tasks(mut self, tasks: &Executor) -> Self {
         (self.tasks, self.by_hand) = (tasks.clone(), true);
         self
@@ -183,7 +183,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the interval of maintenance in whole milliseconds; zero for none but by [`Manager::tick`].
+    /// Sets the interval of maintenance in whole milliseconds; zero for none but by [`Manager::tick`](super::Manager::tick).
     ///
     /// What the machine has left is looked at when the manager is built, and at every fourth tick.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
