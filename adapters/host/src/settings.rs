@@ -34,10 +34,10 @@ pub enum Setting {
     ///
     /// An inconsistency aborts the process.
     Check(bool),
-    /// What of the two above is asked for, beside what they say themselves.
-    Debug(DebugSwitches),
     /// The inherited descriptor of a page of live counters, which `terrace top` sets; 0: none (Linux).
     Live(u32),
+    /// Turns on [`Stats`](Self::Stats) and [`Check`](Self::Check), each if it says so.
+    Debug(DebugSwitches),
 }
 
 /// When a thread of the library's own purges.
