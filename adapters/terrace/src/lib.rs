@@ -25,6 +25,7 @@
 //! | rings, graphs, hints, options and statistics of devices; backends | `device` |
 //! | leases, policies, detection, engines and stores for files; the manager's `Error` | `tiers` |
 //! | one manager for the whole process | `process` |
+//! | counters for `terrace top` | `live` |
 //! | a pool of buffers of any type, by size | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
@@ -36,6 +37,8 @@ pub mod config;
 #[cfg(feature = "device")]
 pub mod device;
 pub mod engine;
+#[cfg(all(feature = "live", target_os = "linux"))]
+pub mod live;
 #[cfg(all(feature = "tiers", target_os = "linux"))]
 pub mod process;
 #[cfg(feature = "recording")]
