@@ -26,6 +26,7 @@
 //! | leases, policies, detection, engines and stores for files; the manager's `Error` | `tiers` |
 //! | one manager for the whole process | `process` |
 //! | which memory is live, since when and for what; tags, scopes | `observe::track` |
+//! | counters for `terrace top` | `observe::live` |
 //! | a pool of buffers of any type, by size | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
@@ -38,7 +39,7 @@ pub mod config;
 #[cfg(feature = "device")]
 pub mod device;
 pub mod engine;
-#[cfg(any(feature = "metrics", feature = "track"))]
+#[cfg(any(feature = "live", feature = "metrics", feature = "track"))]
 pub mod observe;
 #[cfg(all(feature = "tiers", target_os = "linux"))]
 pub mod process;

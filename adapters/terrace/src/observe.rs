@@ -1,6 +1,6 @@
 //! What a running program tells of its memory: statistics for other programs, and which allocations are live.
 //!
-//! Promises upward: the names of the crates behind it, by the features `metrics` and `track`.
+//! Promises upward: the names of the crates behind it, by the features `live`, `metrics` and `track`.
 //! Asks from below: nothing.
 
 /// Statistics for Prometheus: a registry of allocators, devices and managers, as text and over HTTP.
@@ -10,3 +10,6 @@ pub use terrace_metrics as metrics;
 /// Which memory of devices and managers is live, since when, and for what.
 #[cfg(feature = "track")]
 pub use terrace_track as track;
+
+#[cfg(all(feature = "live", target_os = "linux"))]
+pub mod live;
