@@ -183,7 +183,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the interval of maintenance in whole milliseconds; zero for none but by [`Manager::tick`](super::Manager::tick).
+    /// Sets the interval of maintenance in whole milliseconds; zero for none but by `Manager::tick`.
     ///
     /// What the machine has left is looked at when the manager is built, and at every fourth tick.
     pub fn maintenance_interval(mut self, interval: Duration) -> Self {
