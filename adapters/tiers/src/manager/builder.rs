@@ -138,7 +138,9 @@ impl ManagerBuilder {
         self
     }
 
-    /// Sets the executor of tasks. The caller runs it, or has given it to a [`Directory`](terrace_file::Directory).
+    /// Sets the executor of tasks, which the caller runs.
+    ///
+    /// A [`Directory`](terrace_file::Directory) that has it runs it too.
     pub fn tasks(mut self, tasks: &Executor) -> Self {
         (self.tasks, self.by_hand) = (tasks.clone(), true);
         self
