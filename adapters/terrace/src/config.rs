@@ -74,7 +74,7 @@ mod origin;
 mod serial;
 
 pub use builder::Builder;
-use builder::{SURFACES, of};
+use builder::covered;
 pub use directory::{DirectoryConfig, DirectoryKind};
 pub use origin::{ConfigError, ConfigProblem, SettingOrigin};
 use std::ops::Deref;
@@ -198,7 +198,7 @@ pub struct ConfigRow {
 impl PartialEq for Config {
     fn eq(&self, other: &Self) -> bool {
         let same = |spec: &Spec| self.builder.settings.of(spec) == other.builder.settings.of(spec);
-        of(&SURFACES).all(same) && self.builder.directories == other.builder.directories
+        covered().all(same) && self.builder.directories == other.builder.directories
     }
 }
 
@@ -269,12 +269,12 @@ impl Config {
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
     pub fn rows(&self) -> impl Iterator<Item = ConfigRow> {
-        of(&SURFACES).map(|spec| self.row(spec))
+        covered().map(|spec| self.row(spec))
     }
 
     /// A setting's value as text, by its name.
     pub fn text(&self, name: &str) -> Option<String> {
-        of(&SURFACES).find(|spec| spec.name == name).map(|spec| self.row(spec).value)
+        covered().find(|spec| spec.name == name).map(|spec| self.row(spec).value)
     }
 
     /// Parses the text of a variable for a setting of any surface.
@@ -282,8 +282,7 @@ impl Config {
     /// # Errors
     /// A value that the setting does not accept.
     pub fn parse(spec: &Spec, variable: &'static str, text: &str) -> Result<Value, ConfigError> {
-        let refused = || ConfigError::value(variable, text, spec.allowed, SettingOrigin::Variable(variable));
-        spec.allowed.parse(text.trim()).ok_or_else(refused)
+        origin::parse(spec, text, SettingOrigin::Variable(variable))
     }
 
     /// Parses the text for a setting of a surface, by its name.
@@ -294,8 +293,7 @@ impl Config {
             return Err(ConfigError::unknown(name, rows().map(|spec| spec.name), SettingOrigin::Code));
         };
         let spec = spec.of(surface.profile());
-        let refused = || ConfigError::value(name, text, spec.allowed, SettingOrigin::Code);
-        Ok((spec.name, spec.allowed.parse(text.trim()).ok_or_else(refused)?))
+        Ok((spec.name, origin::parse(&spec, text, SettingOrigin::Code)?))
     }
 
     /// The error for a setting that cannot change any more.

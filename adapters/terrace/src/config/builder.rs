@@ -6,7 +6,7 @@
 //! error stream.
 //! Asks from below: the core's table, which parses.
 
-use super::origin::{PRESET_WORDS, PRESETS, name};
+use super::origin::{PRESETS, PROFILES, name, parse};
 use super::{Config, ConfigError, ConfigProblem, DirectoryConfig, SettingOrigin, Values};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ pub(super) const PRESET: &str = "TERRACE_PRESET";
 pub(super) const DIRECTORIES: &str = "TERRACE_DIRECTORIES";
 
 /// What a configuration covers.
-pub(super) const SURFACES: [Surface; 2] = [Surface::Config, Surface::Manager];
+const SURFACES: [Surface; 2] = [Surface::Config, Surface::Manager];
 
 /// Collects values.
 ///
@@ -178,16 +178,7 @@ impl Builder {
     /// assert_eq!(config.min_free, 1 << 30);
     /// # Ok::<(), terrace::ConfigError>(())
     /// ```
-    pub fn variables(self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, ConfigError> {
-        self.variables_of(&SURFACES, variables)
-    }
-
-    /// Takes the variables of these surfaces, and those that name a preset and directories.
-    pub(super) fn variables_of(
-        mut self,
-        surfaces: &[Surface],
-        variables: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Self, ConfigError> {
+    pub fn variables(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self, ConfigError> {
         for (name, text) in variables {
             let key = match name.to_str() {
                 Some(PRESET) => Some(("preset", PRESET)),
@@ -195,12 +186,10 @@ impl Builder {
                     self.directories = DirectoryConfig::list(&text);
                     continue;
                 }
-                _ => {
-                    of(surfaces).find_map(|spec| Some((spec.name, spec.variable.filter(|variable| name == *variable)?)))
-                }
+                _ => covered().find_map(|spec| Some((spec.name, spec.variable.filter(|variable| name == *variable)?))),
             };
             if let Some((key, variable)) = key {
-                self = self.key_of(surfaces, key, &text.to_string_lossy(), SettingOrigin::Variable(variable))?;
+                self = self.key(key, &text.to_string_lossy(), SettingOrigin::Variable(variable))?;
             }
         }
         Ok(self)
@@ -228,39 +217,27 @@ impl Builder {
         Err(ConfigError::value(FILE, &path.to_string_lossy(), allowed, SettingOrigin::Variable(FILE)))
     }
 
-    /// Sets what a key names: a setting of any surface that a configuration covers, or the preset.
-    pub(super) fn key(self, key: &str, text: &str, origin: SettingOrigin) -> Result<Self, ConfigError> {
-        self.key_of(&SURFACES, key, text, origin)
-    }
-
-    fn key_of(
-        mut self,
-        surfaces: &[Surface],
-        key: &str,
-        text: &str,
-        origin: SettingOrigin,
-    ) -> Result<Self, ConfigError> {
+    /// Sets what a key names: a setting that a configuration covers, or the preset.
+    pub(super) fn key(mut self, key: &str, text: &str, origin: SettingOrigin) -> Result<Self, ConfigError> {
         if key == "preset" {
-            let Some((_, profile)) = PRESETS.iter().find(|(word, _)| *word == text.trim()) else {
+            let Some(chosen) = PRESETS.parse(text.trim()) else {
                 let name = if let SettingOrigin::Variable(name) = origin { name } else { key };
-                return Err(ConfigError::value(name, text, PRESET_WORDS, origin));
+                return Err(ConfigError::value(name, text, PRESETS, origin));
             };
-            self.settings.set_profile(*profile);
+            self.settings.set_profile(PROFILES[chosen.word()]);
             self.preset = origin;
             return Ok(self);
         }
-        let Some(spec) = of(surfaces).find(|spec| spec.name == key) else {
+        let Some(spec) = covered().find(|spec| spec.name == key) else {
             if let Some(Spec { variable, .. }) = TABLE.iter().find(|spec| spec.name == key) {
                 let problem = ConfigProblem::Elsewhere { variable: *variable };
                 return Err(ConfigError { name: key.into(), origin, problem });
             }
-            let known = of(surfaces).map(|spec| spec.name).chain(["preset", "directory"]);
+            let known = covered().map(|spec| spec.name).chain(["preset", "directory"]);
             return Err(ConfigError::unknown(key, known, origin));
         };
-        match spec.allowed.parse(text.trim()) {
-            Some(value) => Ok(self.put(spec, value, origin)),
-            None => Err(ConfigError::value(&name(spec, &origin), text, spec.allowed, origin)),
-        }
+        let value = parse(spec, text, origin.clone())?;
+        Ok(self.put(spec, value, origin))
     }
 
     /// Checks everything.
@@ -301,9 +278,9 @@ impl Builder {
     }
 }
 
-/// The rows of surfaces, each once.
-pub(super) fn of(surfaces: &[Surface]) -> impl Iterator<Item = &'static Spec> {
-    TABLE.iter().filter(move |spec| spec.surfaces.iter().any(|surface| surfaces.contains(surface)))
+/// The settings that a configuration covers, each once.
+pub(super) fn covered() -> impl Iterator<Item = &'static Spec> {
+    TABLE.iter().filter(|spec| spec.surfaces.iter().any(|surface| SURFACES.contains(surface)))
 }
 
 /// What is told of a variable that has no setting's name, but nearly.
@@ -313,18 +290,18 @@ fn misspelt(name: &OsStr) -> Option<String> {
     if [Surface::Host, Surface::Torch].iter().any(|of| settings::variables(*of).any(|known| known == name)) {
         return None;
     }
-    let known = of(&SURFACES).filter_map(|spec| spec.variable).chain([FILE, PRESET, DIRECTORIES]);
+    let known = covered().filter_map(|spec| spec.variable).chain([FILE, PRESET, DIRECTORIES]);
     Some(format!("{name} is no setting; {} is", terrace_core::spelling::nearest(name.as_bytes(), known)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, SURFACES, misspelt, of};
+    use super::{Config, covered, misspelt};
 
     #[test]
     fn each_name_is_a_setting_that_refuses_nonsense() {
         for name in
-            of(&SURFACES).map(|spec| spec.variable.expect("each can be set by a variable")).chain(["TERRACE_PRESET"])
+            covered().map(|spec| spec.variable.expect("each can be set by a variable")).chain(["TERRACE_PRESET"])
         {
             let read = Config::builder().variables([(name.into(), "nonsense".into())]);
             assert!(read.is_err_and(|error| error.to_string().contains(name)), "{name}");

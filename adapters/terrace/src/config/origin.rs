@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use terrace_core::settings::{Profile, Spec};
+use terrace_core::settings::{Allowed, Profile, Spec, Value};
 
 /// Where a value came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,21 +35,19 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// Presets by the words that name them.
-pub(super) const PRESETS: [(&str, Profile); 5] = [
-    ("usual", Profile::Usual),
-    ("device", Profile::Device),
-    ("inference", Profile::Inference),
-    ("training", Profile::Training),
-    ("constrained", Profile::Constrained),
-];
+/// The words that name presets.
+const PRESET_WORDS: [&str; 5] = ["usual", "device", "inference", "training", "constrained"];
+
+/// The profiles of presets, in the order of their words.
+pub(super) const PROFILES: [Profile; 5] =
+    [Profile::Usual, Profile::Device, Profile::Inference, Profile::Training, Profile::Constrained];
 
 /// What a preset may be.
-pub(super) const PRESET_WORDS: &str = "usual, device, inference, training or constrained";
+pub(super) const PRESETS: Allowed = Allowed::Word(&PRESET_WORDS);
 
 /// The word for a profile.
 pub(super) fn word(profile: Profile) -> &'static str {
-    PRESETS.iter().find(|(_, known)| *known == profile).map_or("torch", |(word, _)| word)
+    PROFILES.iter().position(|known| *known == profile).map_or("torch", |at| PRESET_WORDS[at])
 }
 
 /// A configuration that cannot be taken.
@@ -136,6 +134,15 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// Parses the text for a setting.
+///
+/// # Errors
+/// A value that the setting does not accept.
+pub(super) fn parse(spec: &Spec, text: &str, origin: SettingOrigin) -> Result<Value, ConfigError> {
+    let value = spec.allowed.parse(text.trim());
+    value.ok_or_else(|| ConfigError::value(&name(spec, &origin), text, spec.allowed, origin))
+}
 
 /// The name for a setting in an error: that of its variable where one set it.
 pub(super) fn name(spec: &Spec, origin: &SettingOrigin) -> String {

@@ -3,8 +3,7 @@
 //! Promises upward: what was written reads back equal; sizes may be texts or numbers; an unknown name is an error.
 //! Asks from below: [`Builder`], which parses and checks.
 
-use super::builder::SURFACES;
-use super::{Builder, Config, DirectoryConfig, SettingOrigin, Value, of};
+use super::{Builder, Config, DirectoryConfig, SettingOrigin, Value, covered};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -39,7 +38,7 @@ impl Serialize for Config {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("preset", self.preset().0)?;
-        for spec in of(&SURFACES) {
+        for spec in covered() {
             let set = self.builder.settings.get(spec);
             if set.is_none() && !spec.surfaces.contains(&Surface::Config) {
                 continue;
