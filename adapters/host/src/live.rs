@@ -10,6 +10,7 @@
 use crate::class::SLICE;
 use crate::lock::Lock;
 use crate::os::{self, SharedMemory};
+use crate::stats::Stats;
 use crate::tables::mapped;
 use crate::{process, report, settings, stats, thread, usage};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -145,20 +146,26 @@ fn limit() -> usize {
     Some(os::memory_limit()).filter(|&limit| limit < 1 << 62).unwrap_or(usize::MAX)
 }
 
-/// The statistics as figures.
+/// The figures of the process's row.
 fn figures(limit: usize) -> Figures {
-    let stats = stats::count();
-    let figures = [
-        (Figure::InUse, stats.in_use),
-        (Figure::Cached, stats.cached),
-        (Figure::Reserved, stats.reserved),
-        (Figure::PeakReserved, stats.peak_reserved),
-        (Figure::Dirty, stats.dirty),
-        // No limit is `usize::MAX`, which stands for an absent figure.
-        (Figure::Limit, limit),
-        (Figure::LiveBlocks, stats.live_blocks),
-        (Figure::Purged, stats.purged),
-        (Figure::Pressure, pressure::level(stats.reserved as u64, limit as u64) as usize),
-    ];
-    figures.iter().fold(Figures::NONE, |figures, &(figure, value)| figures.with(figure, value as u64))
+    let stats = Stats { limit, ..stats::count() };
+    let level = pressure::level(stats.reserved as u64, limit as u64);
+    Figures::from(&stats).with(Figure::Pressure, level as u64)
+}
+
+impl From<&Stats> for Figures {
+    fn from(stats: &Stats) -> Self {
+        let figures = [
+            (Figure::InUse, stats.in_use),
+            (Figure::Cached, stats.cached),
+            (Figure::Reserved, stats.reserved),
+            (Figure::PeakReserved, stats.peak_reserved),
+            (Figure::Dirty, stats.dirty),
+            // No limit is `usize::MAX`, which stands for an absent figure.
+            (Figure::Limit, stats.limit),
+            (Figure::LiveBlocks, stats.live_blocks),
+            (Figure::Purged, stats.purged),
+        ];
+        figures.iter().fold(Self::NONE, |figures, &(figure, value)| figures.with(figure, value as u64))
+    }
 }

@@ -19,22 +19,7 @@ pub use terrace_live::{RowKind, RowList};
 pub fn program_rows() -> impl FnMut(&mut RowList) + Send + 'static {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(std::path::Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-    move |rows| {
-        let stats = terrace_host::stats();
-        let figures = [
-            (Figure::InUse, stats.in_use),
-            (Figure::Cached, stats.cached),
-            (Figure::Reserved, stats.reserved),
-            (Figure::PeakReserved, stats.peak_reserved),
-            (Figure::Dirty, stats.dirty),
-            // No limit is `usize::MAX`, which stands for an absent figure.
-            (Figure::Limit, stats.limit),
-            (Figure::LiveBlocks, stats.live_blocks),
-            (Figure::Purged, stats.purged),
-        ];
-        let figures = figures.iter().fold(Figures::NONE, |all, &(figure, value)| all.with(figure, value as u64));
-        rows.push(RowKind::Program, name.as_str(), figures);
-    }
+    move |rows| rows.push(RowKind::Program, name.as_str(), Figures::from(&terrace_host::stats()))
 }
 
 /// The row of a device's pool; the source keeps the device open.
