@@ -1,8 +1,10 @@
 //! Configurations in files, over and under other sources; each test runs programs of its own where variables matter.
 #![cfg(target_os = "linux")]
 
+mod again;
+
+use again::{is_again, said};
 use std::path::Path;
-use std::process::Command;
 use terrace::config::{Config, DirectoryConfig, DirectoryKind};
 use terrace::tiers::ManagerBuilder;
 
@@ -117,18 +119,12 @@ fn a_manager_has_what_its_configuration_says() {
 
 /// What a program prints that builds a configuration as users do: its capacity, granule and segment, or the error.
 fn program(variables: &[(&str, &str)]) -> String {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "prints_what_it_loads", "--nocapture"]).env("TERRACE_TEST_OF_LOAD", "1");
-    command.envs(variables.iter().copied());
-    let output = command.output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find_map(|line| line.split_once("LOADED ").map(|(_, rest)| rest.to_string()));
-    line.unwrap_or_else(|| panic!("{text}"))
+    said("prints_what_it_loads", variables)
 }
 
 #[test]
 fn prints_what_it_loads() {
-    if std::env::var_os("TERRACE_TEST_OF_LOAD").is_none() {
+    if !is_again() {
         return;
     }
     // What the program wants if its user says nothing, and what it insists on.
@@ -139,9 +135,9 @@ fn prints_what_it_loads() {
                 let row = config.rows().find(|row| row.spec.name == name).expect("a setting");
                 format!("{name}={} ({})", row.value, row.origin)
             });
-            println!("LOADED {}", told.join("; "));
+            println!("SAID {}", told.join("; "));
         }
-        Err(error) => println!("LOADED {error}"),
+        Err(error) => println!("SAID {error}"),
     }
 }
 

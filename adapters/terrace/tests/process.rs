@@ -1,7 +1,9 @@
 //! The manager of the whole process: made once, ended once. A program of its own, since there is one in a process.
 #![cfg(target_os = "linux")]
 
-use std::process::Command;
+mod again;
+
+use again::{is_again, said};
 use terrace::Manager;
 use terrace::process::{end_manager, manager, set_manager};
 
@@ -25,22 +27,17 @@ fn all_callers_share_one_manager_until_it_is_ended() {
 
 /// The same program, with variables: what a manager of the process is made of.
 fn program(variables: &[(&str, &str)]) -> String {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "prints_its_manager", "--nocapture"]).env("TERRACE_TEST_OF_PROCESS", "1");
-    let output = command.envs(variables.iter().copied()).output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find_map(|line| line.split_once("MANAGER ").map(|(_, rest)| rest.to_string()));
-    line.unwrap_or_else(|| panic!("{text}"))
+    said("prints_its_manager", variables)
 }
 
 #[test]
 fn prints_its_manager() {
-    if std::env::var_os("TERRACE_TEST_OF_PROCESS").is_none() {
+    if !is_again() {
         return;
     }
     match manager() {
-        Ok(made) => println!("MANAGER {:?}", made.tiers().iter().map(|tier| tier.view.capacity).collect::<Vec<_>>()),
-        Err(error) => println!("MANAGER {error}"),
+        Ok(made) => println!("SAID {:?}", made.tiers().iter().map(|tier| tier.view.capacity).collect::<Vec<_>>()),
+        Err(error) => println!("SAID {error}"),
     }
     // A failure made none: the next call tries again, with what holds then.
     assert!(manager().is_ok() == end_manager());
