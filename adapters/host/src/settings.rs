@@ -255,7 +255,7 @@ pub(crate) fn live() -> u32 {
     LIVE.load(Relaxed)
 }
 
-/// Sets the descriptor to none, since it has no page, or one without a free row.
+/// Turns live counters off: the descriptor has no page, or its page no free row.
 pub(crate) fn stop_live() {
     LIVE.store(0, Relaxed);
 }

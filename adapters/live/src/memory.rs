@@ -83,7 +83,7 @@ impl SharedCounters {
         _ = rustix::fs::fcntl_add_seals(&self.file, SealFlags::FUTURE_WRITE | SealFlags::SEAL);
     }
 
-    /// Lets programs that this process starts inherit the descriptor, under the same number, or not.
+    /// Sets whether programs that this process starts inherit the descriptor, under the same number.
     ///
     /// # Errors
     /// The system refuses.

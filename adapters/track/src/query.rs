@@ -22,7 +22,7 @@ impl<A: Allocator + Clone> Tracker<A> {
         self.find_older_than(Duration::ZERO)
     }
 
-    /// The recorded blocks that are live since this time at least, oldest first.
+    /// The recorded blocks that were allocated at least so long ago, oldest first.
     ///
     /// # Example
     /// ```

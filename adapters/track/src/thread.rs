@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// The number of no thread: callers with it share counters.
 pub(crate) const SHARED: u32 = 0;
 
-/// The number of a thread that has not asked for one yet.
+/// Stands for the number of a thread before its first call to a tracker, which gives it one.
 const UNSET: u32 = u32::MAX;
 
 thread_local! {

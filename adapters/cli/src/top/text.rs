@@ -29,7 +29,7 @@ struct RowReport {
     name: String,
     pid: u32,
     ended: bool,
-    /// How long before the frame the row was written.
+    /// Time from the row's last write to the frame.
     age_ms: u64,
     in_use_bytes: Option<u64>,
     cached_bytes: Option<u64>,

@@ -9,7 +9,7 @@ use terrace_guard::catch_panic;
 #[cfg(feature = "tracing")]
 use tracing::{Level, event};
 
-/// Something that the pool did, for a request of `asked` bytes.
+/// A step of the pool for a request of `asked` bytes, to be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "the fields are read by traces only"))]
 pub(super) enum PoolNotice {
