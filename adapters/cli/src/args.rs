@@ -26,6 +26,8 @@ pub struct Cli {
 pub enum Command {
     /// Replay recorded allocations on allocators; print a table and draw memory over time.
     Replay(ReplayArgs),
+    /// Make a page of a trace: memory over time, an address map, leaks, sizes, and which settings to change.
+    Report(crate::trace_report::ReportArgs),
     /// Work with recordings.
     #[command(subcommand)]
     Record(RecordCommand),
@@ -212,7 +214,7 @@ pub struct ConfigArgs {
     pub json: bool,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|allowed| format!("give {allowed}"))
 }
 

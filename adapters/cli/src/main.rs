@@ -27,6 +27,7 @@ mod tiers;
 mod timeline;
 #[cfg(target_os = "linux")]
 mod top;
+mod trace_report;
 
 use args::{BenchCommand, Cli, Command, RecordCommand};
 use clap::Parser;
@@ -36,6 +37,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Replay(args) => replay::run(&args),
+        Command::Report(args) => trace_report::run(&args),
         Command::Record(RecordCommand::Convert { input, output, json }) => convert::run(&input, &output, json),
         Command::Doctor(args) => doctor::run(&args),
         Command::Config(args) => config::run(&args),

@@ -10,6 +10,7 @@ mod describe;
 mod devices;
 mod pages;
 mod replay;
+mod report;
 mod surprises;
 mod tiers;
 #[cfg(target_os = "linux")]

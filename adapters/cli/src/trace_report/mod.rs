@@ -1,0 +1,95 @@
+//! `terrace report`: what a trace says, as one page that needs no network, and as files for other viewers.
+//!
+//! Promises upward: all traces are read to their end before anything is written; each file is complete or absent. Memory is 40 bytes
+//! an event of the longest trace, and what the pools take.
+//! Asks from below: recordings, the replayed pool.
+//!
+//! ```text
+//! Trace ──► gather: two replays ──► TraceData ──┐
+//!   │ ────► advice: replays of parts ──► Advice ┴─► page (HTML), --json
+//!   └─────► export: Perfetto, speedscope, pprof
+//! ```
+
+mod advice;
+mod args;
+mod data;
+mod export;
+mod gather;
+mod map;
+mod page;
+mod pool;
+mod trace;
+
+use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, format_bytes, format_thousands};
+pub use args::ReportArgs;
+use data::{PageData, TraceData};
+use std::path::{Path, PathBuf};
+use terrace::recording::Partial;
+use trace::Trace;
+
+/// Reads the traces, and writes the page and what else was asked for.
+pub fn run(args: &ReportArgs) -> Result<(), Failure> {
+    let names = input::names(&args.traces);
+    let output = args.output.clone().unwrap_or_else(|| match &names[..] {
+        [one] => PathBuf::from(format!("{one}.html")),
+        _ => PathBuf::from("report.html"),
+    });
+    let exports = [&args.perfetto, &args.speedscope, &args.pprof];
+    if names.len() > 1 && exports.iter().any(|path| path.is_some()) {
+        return Err(Failure::Usage("--perfetto, --speedscope and --pprof take one trace; give one".into()));
+    }
+    let json = args.json.as_ref().filter(|path| path.as_os_str() != "-");
+    let outputs: Vec<&Path> = [Some(&output), json].into_iter().flatten().chain(exports.into_iter().flatten()).map(PathBuf::as_path).collect();
+    input::refuse_overwrites(&args.traces, &outputs)?;
+    outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))?;
+    let mut traces = Vec::new();
+    let mut files: Vec<(&Path, Vec<u8>)> = Vec::new();
+    for (path, name) in args.traces.iter().zip(names) {
+        let trace = Trace::read(path, name, args.min_size)?;
+        let mut data = gather::gather(&trace, args.source)?;
+        if !args.no_advice {
+            data.advice.extend(advice::best(&trace, args.source)?.map(|(_, advice)| advice));
+        }
+        if let Some(path) = &args.perfetto {
+            files.push((path, export::perfetto(&trace, &data)));
+        }
+        if let Some(path) = &args.speedscope {
+            files.push((path, export::speedscope(&trace, &data)));
+        }
+        if let Some(path) = &args.pprof {
+            files.push((path, export::pprof(&trace).map_err(|error| Failure::output(path, error))?));
+        }
+        traces.push(data);
+    }
+    let data = PageData { version: env!("CARGO_PKG_VERSION"), source: args.source.name(), traces };
+    let text = page::page(&data)?;
+    files.push((&output, text.into_bytes()));
+    let written = output::json(&data)?;
+    if let Some(path) = json {
+        files.push((path, written.clone().into_bytes()));
+    }
+    files.iter().try_for_each(|(path, text)| output::write_file(path, text).map_err(|error| Failure::output(path, error)))?;
+    if args.json.is_some() && json.is_none() {
+        return output::print(&written);
+    }
+    let lines = data.traces.iter().map(summary).collect::<String>();
+    output::print(&format!("{lines}{}\n", output.display()))
+}
+
+/// A trace in a few lines.
+fn summary(trace: &TraceData) -> String {
+    let (live, reserved) = (format_bytes(trace.peak_live_bytes), format_bytes(trace.peak_reserved_bytes));
+    let left: u64 = trace.leaks.iter().map(|leak| leak.bytes).sum();
+    let mut text = format!(
+        "{}: {} events, {live} live at most in {reserved} reserved, {} live at the end\n",
+        output::escape(&trace.name),
+        format_thousands(trace.events),
+        format_bytes(left),
+    );
+    for advice in &trace.advice {
+        text += &format!("  {}: {}\n", advice.title, advice.why);
+    }
+    text
+}
