@@ -81,7 +81,7 @@ impl<A: Allocator + Clone> Tracker<A> {
     fn origin_here(&self, tag: Tag) -> Origin {
         let mut found = AlignedStack([0; MAX_SITE_DEPTH]);
         let (stack, depth) = (thread::stack_bounds(), self.site_depth());
-        let count = frames::walk(stack, &mut found.0[..depth]);
+        let count = frames::walk_frames(stack, &mut found.0[..depth]);
         self.origin_of(tag, &found.0[..count])
     }
 }

@@ -23,6 +23,22 @@ pub const BATCH_PART: u64 = 256;
 pub(crate) struct PeakGauge {
     live: AtomicI64,
     peak: AtomicI64,
+    /// Live bytes at the last restart.
+    base: AtomicI64,
+}
+
+/// Counters at the last restart: allocations, frees, allocated and freed bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Baseline([AtomicU64; 4]);
+
+impl Baseline {
+    pub(crate) fn take(&self, counts: [u64; 4]) {
+        self.0.iter().zip(counts).for_each(|(at, count)| at.store(count, Ordering::Relaxed));
+    }
+
+    pub(crate) fn read(&self) -> [u64; 4] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 impl PeakGauge {
@@ -33,8 +49,16 @@ impl PeakGauge {
         if live > peak { self.peak.fetch_max(live, Ordering::Relaxed).max(live) as u64 } else { peak as u64 }
     }
 
+    /// The most live bytes beyond those at the last restart.
     pub(crate) fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed).max(0) as u64
+        self.peak.load(Ordering::Relaxed).wrapping_sub(self.base.load(Ordering::Relaxed)).max(0) as u64
+    }
+
+    /// Begins again with what is live.
+    pub(crate) fn restart(&self) {
+        let live = self.live.load(Ordering::Relaxed);
+        self.base.store(live, Ordering::Relaxed);
+        self.peak.store(live, Ordering::Relaxed);
     }
 }
 

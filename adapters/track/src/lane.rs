@@ -52,6 +52,11 @@ pub(crate) fn sum(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
     core::array::from_fn(|at| a[at].wrapping_add(b[at]))
 }
 
+/// Subtracts a row of counters.
+pub(crate) fn difference(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+    core::array::from_fn(|at| a[at].wrapping_sub(b[at]))
+}
+
 /// What a scope remembers of its begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScopeBegin {
@@ -134,8 +139,7 @@ impl<A: Allocator + Clone> ThreadLane<A> {
         let now = self.read(None);
         let inner = scopes.open.iter().filter(|scope| scope.serial > begin.serial).map(|scope| scope.under);
         let peak = inner.fold(self.peak.load(Ordering::Relaxed), i64::max);
-        let counts = core::array::from_fn(|at| now[at].wrapping_sub(begin.counts[at]));
-        (counts, peak.wrapping_sub(begin.live).max(0) as u64)
+        (difference(now, begin.counts), peak.wrapping_sub(begin.live).max(0) as u64)
     }
 
     /// Closes a scope.

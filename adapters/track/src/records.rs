@@ -122,6 +122,18 @@ impl<A: Allocator + Clone> RecordTable<A> {
         found
     }
 
+    /// Removes all records, the shards one by one, and gives their memory back.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let mut state = shard.state.lock();
+            let empty = HashTable::new_in(state.table.allocator().clone());
+            let full = core::mem::replace(&mut state.table, empty);
+            // The lock is free again while the memory goes back.
+            drop(state);
+            drop(full);
+        }
+    }
+
     /// Number of records.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.state.lock().table.len()).sum()

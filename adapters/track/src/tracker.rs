@@ -4,9 +4,9 @@
 //! or recorded at its allocation is so at its free, and what was not is left alone.
 //! Asks from below: the [`Stamp`] of each allocation back at its free; memory, which may be lacking.
 
-use crate::counter::PeakGauge;
+use crate::counter::{Baseline, PeakGauge};
 use crate::growing::GrowingTable;
-use crate::lane::{Gauges, ThreadLane, sum};
+use crate::lane::{Gauges, ThreadLane, difference, sum};
 use crate::mode::{ModeSwitch, TrackMode};
 use crate::records::{RecordTable, TrackRecord};
 use crate::sites::{MAX_SITE_DEPTH, SiteTable};
@@ -31,6 +31,11 @@ pub struct Stamp(u32);
 impl Stamp {
     /// The stamp of what was not tracked.
     pub const NONE: Self = Self(0);
+
+    /// The stamp of what was counted without a tag, and has no record.
+    ///
+    /// For an owner that keeps no stamps and knows that its tracker keeps counters only.
+    pub const COUNTED: Self = Self(1);
 
     /// Whether the block has a record, not only counters.
     const RECORDED: u32 = 1 << 31;
@@ -77,6 +82,9 @@ pub struct Tracker<A: Allocator + Clone = Global> {
     gauges: Gauges<A>,
     /// Counters of callers without a thread number, which write them by atomic operations.
     shared: ThreadLane<A>,
+    /// What was counted before the last restart: of all tags, and by the tag's index.
+    base: Baseline,
+    bases: GrowingTable<Baseline, A>,
     /// Counters by thread number less one; only that thread writes them.
     lanes: GrowingTable<ThreadLane<A>, A>,
     pub(crate) records: RecordTable<A>,
@@ -101,6 +109,8 @@ impl<A: Allocator + Clone> Tracker<A> {
             locate: None,
             time,
             shared: ThreadLane::default(),
+            base: Baseline::default(),
+            bases: GrowingTable::default(),
             lanes: GrowingTable::default(),
             records: RecordTable::new(&memory),
             sites: SiteTable::new(&memory),
@@ -168,6 +178,12 @@ impl<A: Allocator + Clone> Tracker<A> {
     pub(crate) fn lane(&self, thread: u32) -> (&ThreadLane<A>, bool) {
         let own = (thread as usize).checked_sub(1).and_then(|at| self.lanes.get_or_make(at, &self.gauges.memory));
         own.map_or((&self.shared, false), |lane| (lane, true))
+    }
+
+    /// The gauges that all threads share.
+    #[inline]
+    pub(crate) fn gauges(&self) -> &Gauges<A> {
+        &self.gauges
     }
 
     /// An origin with a tag and a call stack: return addresses, innermost first.
@@ -243,10 +259,44 @@ impl<A: Allocator + Clone> Tracker<A> {
         record.is_some()
     }
 
+    /// Drops all records.
+    ///
+    /// For an owner that keeps no stamps, when it stops telling of frees.
+    pub fn forget(&self) {
+        if self.is_own() {
+            self.records.clear();
+        }
+    }
+
+    /// Drops all records, and counts from zero: peaks are those from here on.
+    ///
+    /// For an owner that keeps no stamps, and did not tell of all frees so far. What threads count at the same moment may be
+    /// counted before or after.
+    pub fn restart(&self) {
+        self.forget();
+        // The gauge of no tag is made here at the latest: a thread that counts need not make it.
+        for index in 0..self.used_tags().max(1) {
+            if let Some(base) = self.bases.get_or_make(index, &self.gauges.memory) {
+                base.take(self.counted(Some(index)));
+            }
+            if let Some(gauge) = self.gauges.tags.get_or_make(index, &self.gauges.memory) {
+                gauge.restart();
+            }
+        }
+        self.base.take(self.counted(None));
+        self.gauges.total.restart();
+    }
+
+    /// The sums over all threads of what was ever counted: of a tag, or of all.
+    fn counted(&self, tag: Option<usize>) -> [u64; 4] {
+        self.lanes.iter().chain([&self.shared]).map(|lane| lane.read(tag)).fold([0; 4], sum)
+    }
+
     /// The sums over all threads of a tag's counters, or of all tags', and the peak of live bytes.
     pub(crate) fn sums(&self, tag: Option<usize>) -> ([u64; 4], u64) {
-        let lanes = self.lanes.iter().chain([&self.shared]);
-        let counts = lanes.map(|lane| lane.read(tag)).fold([0; 4], sum);
+        let base = tag.map_or(Some(&self.base), |tag| self.bases.get(tag));
+        let counts = base.map_or([0; 4], Baseline::read);
+        let counts = difference(self.counted(tag), counts);
         let gauge = tag.map_or(Some(&self.gauges.total), |tag| self.gauges.tags.get(tag));
         (counts, gauge.map_or(0, PeakGauge::peak))
     }
