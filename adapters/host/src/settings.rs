@@ -36,7 +36,9 @@ pub enum Setting {
     Check(bool),
     /// The inherited descriptor of a page of live counters, which `terrace top` sets; 0: none (Linux).
     Live(u32),
-    /// Turns on [`Stats`](Self::Stats) and [`Check`](Self::Check), each if it says so.
+    /// Turns on [`Stats`](Self::Stats), [`Check`](Self::Check), and the list of what is live at the end.
+    ///
+    /// Each if it says so. The list needs the feature `track`.
     Debug(DebugSwitches),
 }
 
@@ -88,6 +90,7 @@ static BACKGROUND: AtomicU32 = AtomicU32::new(settings::BACKGROUND.default.word(
 static DEEPBIND: AtomicBool = AtomicBool::new(settings::DEEPBIND.default.word() == 1);
 static STATS: AtomicBool = AtomicBool::new(settings::STATS.default.word() == 1);
 static CHECK: AtomicBool = AtomicBool::new(settings::CHECK.default.word() == 1);
+/// Whether what is live at the end is listed; and whether with call stacks.
 static LEAKS: AtomicBool = AtomicBool::new(false);
 static SITES: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicU32 = AtomicU32::new(settings::LIVE.default.number() as u32);
@@ -181,8 +184,7 @@ impl Setting {
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
             Self::Check(on) => CHECK.store(on, Relaxed),
-            Self::Debug(DebugSwitches { check, stats }) => {
-                let (leaks, sites) = (false, false);
+            Self::Debug(DebugSwitches { check, stats, leaks, sites }) => {
                 CHECK.fetch_or(check, Relaxed);
                 STATS.fetch_or(stats, Relaxed);
                 LEAKS.fetch_or(leaks || sites, Relaxed);

@@ -28,8 +28,23 @@ fn statistics_are_printed_at_the_end() {
     assert_eq!(said("TERRACE_DEBUG", "check"), "");
     assert_eq!(
         said("TERRACE_DEBUG", "stat"),
-        "terrace: TERRACE_DEBUG=stat: TERRACE_DEBUG takes off, all, or with commas check or stats; it stays as it was\n"
+        "terrace: TERRACE_DEBUG=stat: TERRACE_DEBUG takes off, all, or with commas check, stats, leaks or sites; it stays as it was\n"
     );
+}
+
+#[test]
+fn what_is_live_is_listed_at_the_end() {
+    if !cfg!(feature = "track") {
+        let why = "terrace: TERRACE_DEBUG: leaks and sites need the feature `track` of terrace-host\n";
+        return assert_eq!([said("TERRACE_DEBUG", "leaks"), said("TERRACE_DEBUG", "sites")], [why, why]);
+    }
+    let [leaks, sites] = ["leaks", "sites"].map(|word| said("TERRACE_DEBUG", word));
+    for text in [&leaks, &sites] {
+        let mut lines = text.lines();
+        assert!(lines.next().is_some_and(|first| first.starts_with("terrace: still live at the end: the process's heap: ")));
+        assert!(lines.next().is_some_and(|titles| titles.contains("blocks")) && text.contains("host memory"), "{text}");
+    }
+    assert!(!leaks.contains(" at ") && sites.contains(" at "), "{leaks}{sites}");
 }
 
 /// A program whose structures agree prints nothing; the unit test of `check` breaks some.
