@@ -44,7 +44,7 @@ fn what_is_live_is_listed_at_the_end() {
         assert!(lines.next().is_some_and(|first| first.starts_with("terrace: still live at the end: the process's heap: ")));
         assert!(lines.next().is_some_and(|titles| titles.contains("blocks")) && text.contains("host memory"), "{text}");
     }
-    assert!(!leaks.contains(" at ") && sites.contains(" at "), "{leaks}{sites}");
+    assert!(!leaks.contains("   at ") && sites.contains("   at "), "{leaks}{sites}");
 }
 
 /// A program whose structures agree prints nothing; the unit test of `check` breaks some.
