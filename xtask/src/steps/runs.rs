@@ -138,7 +138,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },
     Run { name: "file", targets: FILE, tests: FILE_TESTS, ..RUN },
     Run { name: "file-tree", targets: FILE, tests: FILE_TESTS, flags: TREE, long: true, ..RUN },
-    Run { name: "host", targets: "-p terrace-host --features allocator-api2 --lib --tests", long: true, ..ASAN },
+    Run { name: "host", targets: "-p terrace-host --features allocator-api2,track --lib --tests", long: true, ..ASAN },
     Run { name: "track", targets: "-p terrace-track --test all --test forked", ..ASAN },
     Run { name: "tracked", targets: "-p terrace-device --features track --test tracked", long: true, ..ASAN },
     Run { name: "file", targets: "-p terrace-file --lib --tests", long: true, ..ASAN },

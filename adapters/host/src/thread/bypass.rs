@@ -43,6 +43,10 @@ pub fn set(on: bool) -> bool {
         }
         at = cache.next.load(Relaxed);
     }
+    drop(caches);
+    if on {
+        detached();
+    }
     true
 }
 
