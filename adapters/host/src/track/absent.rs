@@ -21,3 +21,5 @@ pub fn poll() {
 }
 
 pub fn end() {}
+
+pub fn forked() {}

@@ -56,13 +56,13 @@ impl HeapTracker {
     /// stay for queries. Counters alone count under no tag, and know no blocks: frees of blocks from before count too, so live
     /// bytes may be too few.
     ///
-    /// `false`: the C library has no thread key left, and the tracker stays off. On systems other than Linux on x86-64 or AArch64 a thread notices the change at its next call that
+    /// `false`: the tracker stays off, in a forked child, or where the C library has no thread key left. On systems other than Linux on x86-64 or AArch64 a thread notices the change at its next call that
     /// its cache cannot serve.
     pub fn set_mode(&self, mode: TrackMode) -> bool {
         let tracker = if mode == TrackMode::Off { TRACKER.get() } else { Some(made()) };
         let Some(tracker) = tracker else { return true };
         untracked(|| {
-            if mode != TrackMode::Off && !bypass::set(true) {
+            if mode != TrackMode::Off && (process::is_forked() || !bypass::set(true)) {
                 return false;
             }
             let before = tracker.mode();

@@ -41,6 +41,11 @@ pub fn set_calls(mode: TrackMode) {
     CALLS.store(calls as u8, Relaxed);
 }
 
+/// A forked child tracks nothing: threads that only the parent has may hold locks of the tracker.
+pub fn forked() {
+    set_calls(TrackMode::Off);
+}
+
 /// Tells the tracker of a block; null is none.
 #[inline]
 pub fn allocated(block: *mut u8, bytes: usize) {

@@ -19,11 +19,11 @@ mod memory;
 mod stack;
 
 #[cfg(not(feature = "track"))]
-pub use absent::{allocated, end, freed, poll};
+pub use absent::{allocated, end, forked, freed, poll};
 #[cfg(feature = "track")]
 pub use face::{HEAP_TRACKER, HeapScope, HeapTracker, end, poll};
 #[cfg(feature = "track")]
-pub use hooks::{allocated, allocated_from, calls, count_allocated, count_freed, freed};
+pub use hooks::{allocated, allocated_from, calls, count_allocated, count_freed, forked, freed};
 #[cfg(feature = "track")]
 pub use stack::CallStack;
 
