@@ -9,8 +9,8 @@ use super::{free_any, poll};
 use crate::class::{self, SLICE};
 use crate::spans::GLOBAL_SPANS;
 #[cfg(feature = "track")]
-use crate::track::{self, Calls};
-use crate::{init, live, os, purge, signal, thread};
+use crate::track::Calls;
+use crate::{init, live, os, purge, signal, thread, track};
 
 /// Allocates a block of a class of which the thread's cache has none.
 ///
@@ -41,6 +41,8 @@ pub extern "C" fn refill_now(class: usize) -> *mut u8 {
     let is_ready = init::ready();
     // `enter_slow_path` marks the thread's cache, so the thread's first call must make the cache before.
     let own = thread::own_cache();
+    // The environment may have been read just now, when the thread got its cache.
+    track::poll();
     let _busy = thread::enter_slow_path();
     poll();
     if !is_ready {

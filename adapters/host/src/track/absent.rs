@@ -13,6 +13,7 @@ pub fn allocated(_: *mut u8, _: usize) {}
 pub fn freed(_: *mut u8, _: usize) {}
 
 /// Says once that a setting asks for what this build does not have.
+#[inline]
 pub fn poll() {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if settings::leaks_wanted().is_some() && !TOLD.swap(true, Relaxed) {
