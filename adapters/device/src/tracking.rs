@@ -6,8 +6,9 @@
 
 use crate::stream::{BlockOrigin, StreamCore};
 use terrace_core::Block;
+use terrace_core::settings::DebugSwitches;
 #[cfg(feature = "track")]
-use terrace_track::{Stamp, Tracker};
+use terrace_track::{Stamp, TrackMode, Tracker};
 
 /// What the tracker's free of a block needs.
 pub(crate) struct BlockStamp {
@@ -56,13 +57,34 @@ fn free(stamp: Stamp, block: &Block, home: &StreamCore) {
     home.service.tracker().freed(stamp, block.address, block.bytes);
 }
 
-/// Makes the tracker of a device. The places are by [`place_of`].
+/// Makes the tracker of a device, which records from now on if `debug` asks for it. The places are by [`place_of`].
 #[cfg(feature = "track")]
-pub(crate) fn tracker_of(device: &crate::capability::Description) -> std::sync::Arc<Tracker> {
+pub(crate) fn tracker_of(device: &crate::capability::Description, debug: DebugSwitches) -> std::sync::Arc<Tracker> {
     let own = format!("device {}", device.ordinal);
     let places = ["", " pinned", " managed", " fallback", " graph"].map(|kind| format!("{own}{kind}"));
     let name = format!("{} ({} {})", own, device.backend, device.name);
-    std::sync::Arc::new(Tracker::new(&name, &places.each_ref().map(|place| &**place)))
+    let tracker = std::sync::Arc::new(Tracker::new(&name, &places.each_ref().map(|place| &**place)));
+    if debug.records() {
+        tracker.set_mode(if debug.sites { TrackMode::Sites } else { TrackMode::Records });
+        tracker.print_leaks();
+    }
+    tracker
+}
+
+/// Says once in the process that live blocks cannot be listed, if `debug` asks for that.
+#[cfg(not(feature = "track"))]
+pub(crate) fn tell_absent(debug: DebugSwitches) {
+    use std::io::Write;
+    static TOLD: std::sync::Once = std::sync::Once::new();
+    if debug.records() {
+        // A process without that stream cannot be told.
+        TOLD.call_once(|| {
+            let _ = writeln!(
+                std::io::stderr(),
+                "terrace: debug={debug:?}: live blocks of devices need the feature `track`"
+            );
+        });
+    }
 }
 
 /// The number of a block's place in the tracker; none for memory that the device did not allocate.

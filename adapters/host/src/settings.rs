@@ -179,7 +179,7 @@ impl Setting {
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
             Self::Check(on) => CHECK.store(on, Relaxed),
-            Self::Debug(DebugSwitches { check, stats }) => {
+            Self::Debug(DebugSwitches { check, stats, .. }) => {
                 CHECK.fetch_or(check, Relaxed);
                 STATS.fetch_or(stats, Relaxed);
             }

@@ -28,7 +28,7 @@ fn statistics_are_printed_at_the_end() {
     assert_eq!(said("TERRACE_DEBUG", "check"), "");
     assert_eq!(
         said("TERRACE_DEBUG", "stat"),
-        "terrace: TERRACE_DEBUG=stat: TERRACE_DEBUG takes off, all, or with commas check or stats; it stays as it was\n"
+        "terrace: TERRACE_DEBUG=stat: TERRACE_DEBUG takes off, all, or with commas check, stats, leaks or sites; it stays as it was\n"
     );
 }
 
