@@ -14,7 +14,8 @@ use allocator_api2::alloc::Allocator;
 use core::sync::atomic::{AtomicI64, Ordering};
 use spin::mutex::SpinMutex;
 
-/// The counters of one thread, or those that threads without a number share.
+/// The counters of one thread, or those that threads without a number share. No other thread's lie in the same cache line.
+#[repr(align(64))]
 pub(crate) struct ThreadLane<A: Allocator> {
     /// By the tag's index.
     tags: GrowingTable<Traffic, A>,
@@ -68,34 +69,50 @@ impl<A: Allocator> Default for ThreadLane<A> {
 }
 
 impl<A: Allocator + Clone> ThreadLane<A> {
-    /// Counts an allocation. `own`: no other thread counts here.
-    #[inline]
-    pub(crate) fn allocated(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
-        let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
-        let tag_is_due = traffic.is_some_and(|traffic| traffic.allocated(bytes, own));
+    /// The counters of a tag, where they are made and cost the least to find.
+    #[inline(always)]
+    pub(crate) fn made(&self, tag: Tag) -> Option<&Traffic> {
+        self.tags.get_first(tag.index())
+    }
+
+    /// Counts an allocation of this thread under the tag with these counters; true if a gauge must be told.
+    #[inline(always)]
+    pub(crate) fn allocated_under(&self, traffic: &Traffic, bytes: u64, own: bool) -> bool {
+        let tag_is_due = traffic.allocated(bytes, own);
         let live = shift(&self.live, bytes as i64, own);
         if live > self.peak.load(Ordering::Relaxed) {
             self.peak.store(live, Ordering::Relaxed);
         }
-        if tag_is_due || self.known.is_due(live) {
+        tag_is_due || self.known.is_due(live)
+    }
+
+    /// As [`allocated_under`](Self::allocated_under), of a free.
+    #[inline(always)]
+    pub(crate) fn freed_under(&self, traffic: &Traffic, bytes: u64, own: bool) -> bool {
+        let tag_is_due = traffic.freed(bytes, own);
+        let live = shift(&self.live, (bytes as i64).wrapping_neg(), own);
+        tag_is_due || self.known.is_due(live)
+    }
+
+    /// Counts an allocation. `own`: no other thread counts here.
+    pub(crate) fn allocated(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
+        let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
+        if traffic.is_some_and(|traffic| self.allocated_under(traffic, bytes, own)) {
             self.tell(tag, gauges);
         }
     }
 
     /// Counts a free.
-    #[inline]
     pub(crate) fn freed(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
         let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
-        let tag_is_due = traffic.is_some_and(|traffic| traffic.freed(bytes, own));
-        let live = shift(&self.live, (bytes as i64).wrapping_neg(), own);
-        if tag_is_due || self.known.is_due(live) {
+        if traffic.is_some_and(|traffic| self.freed_under(traffic, bytes, own)) {
             self.tell(tag, gauges);
         }
     }
 
     /// Tells the gauges: of the tag, and of all tags.
     #[cold]
-    fn tell(&self, tag: Tag, gauges: &Gauges<A>) {
+    pub(crate) fn tell(&self, tag: Tag, gauges: &Gauges<A>) {
         let gauge = gauges.tags.get_or_make(tag.index(), &gauges.memory);
         if let (Some(gauge), Some(traffic)) = (gauge, self.tags.get(tag.index())) {
             traffic.tell(gauge);
