@@ -50,6 +50,7 @@ impl<A: Allocator + Clone> Tracker<A> {
     /// As [`allocated`](Self::allocated), for a caller that asked earlier, maybe on another thread.
     ///
     /// The calling thread's counters and scopes have it.
+    #[inline]
     pub fn allocated_from(&self, origin: Origin, key: u64, bytes: u64, place: u8) -> Stamp {
         self.allocate_on(thread::number(), origin, key, bytes, place)
     }

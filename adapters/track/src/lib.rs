@@ -53,10 +53,10 @@ mod time;
 mod tracker;
 
 pub use counter::{BATCH, BATCH_PART};
-pub use counters::ThreadCounters;
 #[cfg(feature = "std")]
 pub use frames::walk_frames;
 pub use groups::{LiveGroup, LiveGroups};
+pub use lane::ThreadLane;
 #[cfg(feature = "std")]
 pub use list::LeakReport;
 pub use list::{LiveList, StackFrame, TrackedBlock};

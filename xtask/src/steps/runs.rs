@@ -133,6 +133,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "late-tree", targets: CALLS, tests: LATE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "late-long", targets: CALLS, tests: LATE, flags: EXPOSED_SEEDS, long: true, ..RUN },
     Run { name: "waiting", targets: WAITING, tests: WAITING_TESTS, ..RUN },
+    Run { name: "track", targets: "-p terrace-track --test all", ..RUN },
     Run { name: "waiting-long", targets: WAITING, tests: WAITING_TESTS, flags: MANY_SEEDS, long: true, ..RUN },
     Run { name: "device-tree", targets: DEVICE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },

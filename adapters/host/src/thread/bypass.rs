@@ -93,8 +93,15 @@ pub fn forked() {
 #[inline]
 pub fn detached() -> Option<&'static Cache> {
     let word = tls::get();
-    let cache = if core::ptr::addr_eq(word, &raw const IN_SIGNAL) { None } else { assigned() };
-    if cache.is_some() && super::is_own(word) {
+    if core::ptr::addr_eq(word, &raw const EMPTY) {
+        return assigned();
+    }
+    if core::ptr::addr_eq(word, &raw const IN_SIGNAL) {
+        return None;
+    }
+    // Where the bypass cannot write the pointer, the thread does so itself.
+    let cache = assigned();
+    if cache.is_some() {
         tls::set((&raw const EMPTY).cast());
     }
     cache

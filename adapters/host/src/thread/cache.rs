@@ -28,6 +28,7 @@ use super::tls;
 use crate::class::{self, CAP, COUNT};
 use crate::lock::Lock;
 use crate::steal;
+use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
@@ -72,6 +73,8 @@ pub struct Cache {
     pub word: AtomicPtr<AtomicPtr<Cache>>,
     /// Unique among all caches, from 1 on; 0: not numbered.
     pub number: AtomicU32,
+    /// The counters of the owner in the tracker, a `ThreadLane`; null: not looked up yet.
+    pub counters: AtomicPtr<c_void>,
     /// Whether the tracker leaves alone what the owner allocates and frees.
     pub untracked: AtomicBool,
     /// The mapping that held the owner's stack when a call stack was last read: first address, and the address behind it.

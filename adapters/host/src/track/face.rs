@@ -53,7 +53,7 @@ impl HeapTracker {
     /// Changes how much is recorded, from the next allocation on, in all threads.
     ///
     /// A change begins anew: counters from zero, without records; between records and sites everything stays. Switched off, counters
-    /// stay for queries. Counters alone count under no tag, and know no blocks: frees of blocks from before count too, so live
+    /// stay for queries, and what was live counts as freed. Counters alone count under no tag, and know no blocks: frees of blocks from before count too, so live
     /// bytes may be too few.
     ///
     /// `false`: the tracker stays off, in a forked child, or where the C library has no thread key left. On systems other than Linux on x86-64 or AArch64 a thread notices the change at its next call that

@@ -11,7 +11,7 @@ use crate::thread::cache::Cache;
 use crate::thread::{self, SlowPath, bypass};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use spin::once::Once;
-use terrace_track::{Origin, Stamp, Tag, ThreadCounters, TrackMode, Tracker};
+use terrace_track::{Origin, Tag, ThreadLane, TrackMode, Tracker};
 
 /// The tracker, made when it is first switched on.
 pub static TRACKER: Once<Tracker<PageMemory>> = Once::new();
@@ -73,23 +73,33 @@ pub fn freed(block: *mut u8, bytes: usize) {
 /// Takes no lock, so a signal may interrupt it.
 #[inline]
 pub fn count_allocated(cache: &Cache, bytes: usize) {
-    if let Some(counters) = counters(cache) {
-        counters.allocated(bytes as u64);
+    if let Some((tracker, lane)) = counters(cache) {
+        tracker.count_allocation(lane, bytes as u64);
     }
 }
 
-/// Counts a block that the running thread, whose cache this is, is about to push.
+/// Counts a block that the running thread, whose cache this is, has pushed.
 #[inline]
 pub fn count_freed(cache: &Cache, bytes: usize) {
-    if let Some(counters) = counters(cache) {
-        counters.freed(bytes as u64);
+    if let Some((tracker, lane)) = counters(cache) {
+        tracker.count_free(lane, bytes as u64);
     }
 }
 
 /// The counters of the thread whose cache this is; `None` while nothing of it is to be counted.
 #[inline]
-fn counters(cache: &Cache) -> Option<ThreadCounters<'static, PageMemory>> {
-    if cache.untracked.load(Relaxed) { None } else { Some(TRACKER.get()?.counters_of(cache.number.load(Relaxed))) }
+fn counters(cache: &Cache) -> Option<(&'static Tracker<PageMemory>, &'static ThreadLane<PageMemory>)> {
+    let tracker = TRACKER.get().filter(|_| !cache.untracked.load(Relaxed))?;
+    // SAFETY: null, or a lane of the tracker, which lives as long as the process.
+    let lane = unsafe { cache.counters.load(Relaxed).cast::<ThreadLane<PageMemory>>().as_ref() };
+    Some((tracker, lane.or_else(|| look_up(tracker, cache))?))
+}
+
+#[cold]
+fn look_up(tracker: &'static Tracker<PageMemory>, cache: &Cache) -> Option<&'static ThreadLane<PageMemory>> {
+    let lane = tracker.lane_of(cache.number.load(Relaxed))?;
+    cache.counters.store((&raw const *lane).cast_mut().cast(), Relaxed);
+    Some(lane)
 }
 
 fn record(stack: &[u64], block: *mut u8, bytes: usize) {
@@ -107,7 +117,7 @@ fn forget(block: *mut u8, bytes: usize) {
     let (false, Some((tracker, hook))) = (block.is_null(), enter()) else { return };
     let key = block.addr() as u64;
     if tracker.mode() == TrackMode::Counters {
-        tracker.free_on(hook.thread, Stamp::COUNTED, key, bytes as u64);
+        tracker.count_free_on(hook.thread, bytes as u64);
     } else {
         tracker.free_key_on(hook.thread, key);
     }
