@@ -15,7 +15,9 @@ use core::fmt;
 use core::sync::atomic::{AtomicI64, Ordering};
 use spin::mutex::SpinMutex;
 
-/// The counters of one thread, or those that threads without a number share. See [`Tracker::lane_of`](crate::Tracker::lane_of). No other thread's lie in the same cache line.
+/// The counters of one thread; see [`Tracker::lane_of`](crate::Tracker::lane_of).
+///
+/// No other thread's lie in the same cache line.
 #[repr(align(64))]
 pub struct ThreadLane<A: Allocator> {
     /// By the tag's index.
