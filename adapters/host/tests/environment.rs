@@ -52,7 +52,9 @@ fn what_is_live_is_listed_at_the_end() {
     let [leaks, sites] = ["leaks", "sites"].map(|word| said_by("a_block_is_lost", "TERRACE_DEBUG", word));
     for text in [&leaks, &sites] {
         let mut lines = text.lines();
-        assert!(lines.next().is_some_and(|first| first.starts_with("terrace: still live at the end: the process's heap: ")));
+        assert!(
+            lines.next().is_some_and(|first| first.starts_with("terrace: still live at the end: the process's heap: "))
+        );
         assert!(lines.next().is_some_and(|titles| titles.contains("blocks")), "{text}");
         let lost = |line: &str| line.split_whitespace().take(2).eq(["12288", "3"]) && line.ends_with("host memory");
         assert!(lines.any(lost), "{text}");

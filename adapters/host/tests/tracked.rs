@@ -151,7 +151,8 @@ fn another_thread_frees_what_one_allocated() {
         let keys = other.join().expect("it ends well");
         let live = tracking.0.live();
         // The memory may be somebody else's by now: of another size, or older than none.
-        let left = |(at, key): (usize, &u64)| find(&live, *key).is_some_and(|found| found.bytes == 100 * (at as u64 + 1));
+        let left =
+            |(at, key): (usize, &u64)| find(&live, *key).is_some_and(|found| found.bytes == 100 * (at as u64 + 1));
         assert_eq!(keys.iter().enumerate().filter(|found| left(*found)).count(), 0);
     });
 }
@@ -196,8 +197,10 @@ fn blocks_of_a_heap_of_its_own_are_left_alone() {
 #[inline(never)]
 fn asks_for_memory(bytes: usize) -> Vec<u8> {
     let layout = Layout::from_size_align(black_box(bytes), 1).expect("a layout");
-    // SAFETY: the layout is not empty; the vector frees the block by the same layout, and has no elements.
-    unsafe { Vec::from_raw_parts(std::alloc::alloc(layout), 0, bytes) }
+    // SAFETY: the layout is not empty.
+    let block = unsafe { std::alloc::alloc(layout) };
+    // SAFETY: a block of this allocator; the vector frees it by the same layout, and has no elements.
+    unsafe { Vec::from_raw_parts(block, 0, bytes) }
 }
 
 #[test]

@@ -17,7 +17,8 @@ const AARCH64: &str = "aarch64-unknown-linux-gnu";
 /// Debian's cross compiler, its C library, and the emulator.
 const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 /// The tests that need nothing but the allocator.
-const TESTS: [&str; 7] = ["test", "--package", "terrace-host", "--features", "allocator-api2,track", "--lib", "--tests"];
+const TESTS: [&str; 7] =
+    ["test", "--package", "terrace-host", "--features", "allocator-api2,track", "--lib", "--tests"];
 
 /// Runs all.
 pub fn run(options: &Options, report: &mut Report) {

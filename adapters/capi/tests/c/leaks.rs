@@ -45,7 +45,8 @@ fn call_stacks_name_the_functions_that_lost_them() {
     let text = said(&program, "sites");
     let mut named = Vec::new();
     for group in text.split("host memory").skip(1) {
-        let frames = group.lines().filter_map(|line| line.trim().strip_prefix("at ")?.split_once('+')?.1.split_once(" ("));
+        let frames =
+            group.lines().filter_map(|line| line.trim().strip_prefix("at ")?.split_once('+')?.1.split_once(" ("));
         let own = frames.filter(|(_, file)| file.trim_end_matches(')') == program.to_string_lossy());
         let names = own.map(|(offset, _)| function(&program, offset)).collect::<Vec<_>>();
         named.push(names.join(" "));
