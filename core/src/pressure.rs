@@ -19,6 +19,22 @@ pub enum Level {
     Critical,
 }
 
+impl Level {
+    /// All levels, in order; each is at the index of its number.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::Elevated, Self::High, Self::Critical];
+
+    /// The level's name, in small letters.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_core::pressure::Level;
+    /// assert_eq!(Level::ALL.map(Level::name), ["normal", "elevated", "high", "critical"]);
+    /// ```
+    pub const fn name(self) -> &'static str {
+        ["normal", "elevated", "high", "critical"][self as usize]
+    }
+}
+
 /// The levels above normal, each with its threshold in permille.
 const LEVELS: [(Level, u64); 3] = [(Level::Elevated, 600), (Level::High, 800), (Level::Critical, 950)];
 

@@ -10,35 +10,36 @@ use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
 use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::stream::{BlockExtra, BlockOrigin, HostMemory, HostSlice, NO_ROUTE, Release, Service, Stream, StreamCore};
-use crate::tracking::BlockStamp;
+use crate::tracking::StampedBlock;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 use terrace_core::Block;
 
 /// Live memory of a device. Dropping the block frees it.
+// The block comes first, so that its address is no sum: an instruction less at each free with the feature `track`.
+#[repr(C)]
 pub struct DeviceBlock {
-    block: Block,
+    block: StampedBlock,
     /// Moved out when the block is dropped, and never accessed after that.
     home: ManuallyDrop<Arc<StreamCore>>,
     /// Moved out on drop, as `home`. Empty for a block of the pool's arena that only its home stream uses.
     extra: ManuallyDrop<OnceLock<Box<BlockExtra>>>,
-    stamp: BlockStamp,
 }
 
 impl DeviceBlock {
     /// Wraps a block of the pool's arena.
     #[inline]
     pub(crate) fn new(block: Block, home: Arc<StreamCore>) -> Self {
-        let stamp = BlockStamp::allocated(&block, BlockOrigin::Pool, &home);
-        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()), stamp }
+        let block = StampedBlock::allocated(block, BlockOrigin::Pool, &home);
+        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()) }
     }
 
     /// Wraps a block from anywhere else: `extra` says where it came from.
     pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
-        let stamp = BlockStamp::allocated(&block, extra.place, &home);
+        let block = StampedBlock::allocated(block, extra.place, &home);
         let extra = OnceLock::from(Box::new(extra));
-        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra), stamp }
+        Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
     }
 
     fn place(&self) -> BlockOrigin {
@@ -48,18 +49,18 @@ impl DeviceBlock {
     /// The block's address, in the device's address space. It never changes.
     #[inline]
     pub fn address(&self) -> u64 {
-        self.block.address
+        self.block.address()
     }
 
     /// Size in bytes: at least the size that was requested.
     #[inline]
     pub fn bytes(&self) -> u64 {
-        self.block.bytes
+        self.block.bytes()
     }
 
     /// Address and size, by which errors name the block.
     pub fn id(&self) -> BlockId {
-        BlockId { address: self.block.address, bytes: self.block.bytes }
+        BlockId { address: self.block.address(), bytes: self.block.bytes() }
     }
 
     /// Whether the block is pinned host memory, allocated because the device was full.
@@ -343,17 +344,20 @@ impl Drop for DeviceBlock {
             // In a forked child the driver does not work, and a lock may be held by a thread that only the parent has.
             return;
         }
-        self.stamp.freed(&self.block, &self.home);
+        if self.block.is_tracked() {
+            self.block.tell_freed(&self.home);
+        }
+        let block = self.block.block();
         // SAFETY: `home` is taken out once: here, when the block is dropped.
         let mut home = unsafe { ManuallyDrop::take(&mut self.home) };
         if self.extra.get_mut().is_none() {
-            match home.keep(self.block) {
+            match home.keep(block) {
                 Ok(()) => return,
                 Err(back) => home = back,
             }
         }
         // SAFETY: as for `home`.
-        give_back(home, self.block, unsafe { ManuallyDrop::take(&mut self.extra) });
+        give_back(home, block, unsafe { ManuallyDrop::take(&mut self.extra) });
     }
 }
 
@@ -367,8 +371,8 @@ fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<BlockExtra
 impl fmt::Debug for DeviceBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceBlock")
-            .field("address", &format_args!("{:#x}", self.block.address))
-            .field("bytes", &self.block.bytes)
+            .field("address", &format_args!("{:#x}", self.block.address()))
+            .field("bytes", &self.block.bytes())
             .field("place", &self.place())
             .finish_non_exhaustive()
     }

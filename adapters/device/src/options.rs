@@ -2,7 +2,7 @@
 
 use crate::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_core::arena::{ArenaParts, ArenaSettings};
-use terrace_core::settings::{self, BadSetting, Profile, Spec, Surface, Value};
+use terrace_core::settings::{self, BadSetting, DebugSwitches, Profile, Spec, Surface, Value};
 use terrace_core::{AnyFit, Branch, Fit};
 
 /// Where memory comes from.
@@ -65,6 +65,8 @@ pub struct DeviceOptions {
     pub peers: bool,
     /// The most blocks in each of the two areas, small and large.
     pub blocks: usize,
+    /// What is listed of live blocks at the end, by `leaks` and `sites`, with the feature `track`; other words act on managers.
+    pub debug: DebugSwitches,
 }
 
 /// What the core's table of settings says of devices.
@@ -87,6 +89,7 @@ impl Default for DeviceOptions {
             fallback: usual(settings::FALLBACK).is_on(),
             peers: usual(settings::PEERS).is_on(),
             blocks: usual(settings::BLOCKS).number() as usize,
+            debug: usual(settings::DEBUG).switches(),
         }
     }
 }

@@ -34,7 +34,12 @@ impl WeakDevice {
 
     /// The counters of the device; `None` once the device, its streams and its blocks are dropped.
     pub fn stats(&self) -> Option<DeviceStats> {
-        self.service.upgrade().map(|service| service.stats())
+        self.upgrade().map(|device| device.stats())
+    }
+
+    /// The device; `None` once the device, its streams and its blocks are dropped.
+    pub fn upgrade(&self) -> Option<Device> {
+        self.service.upgrade().map(|service| Device { service })
     }
 }
 

@@ -11,7 +11,7 @@
 //! blocks.
 
 use crate::page_heap::slice_cache;
-use crate::{heaps, live, os, page_heap, process, purge, spans, thread, transfer_cache};
+use crate::{heaps, live, os, page_heap, process, purge, spans, thread, track, transfer_cache};
 
 /// Registers the three fork handlers with the C library.
 pub fn init() {
@@ -73,6 +73,7 @@ fn done(is_child: bool) {
     slice_cache::open();
     if is_child {
         process::set_forked();
+        track::forked();
         // SAFETY: the lock is held since `prepare`, so no other thread uses the data.
         thread::forked(unsafe { &mut *thread::lock().data_ptr() });
     }

@@ -21,6 +21,12 @@ impl Global {
     pub const fn new() -> Self {
         Self(())
     }
+
+    /// The tracker of what all of the process's threads allocate.
+    #[cfg(feature = "track")]
+    pub const fn tracker() -> &'static crate::HeapTracker {
+        crate::track::HEAP_TRACKER
+    }
 }
 
 // SAFETY: blocks have the layout's size and alignment (`class::of_layout`), are live until they are freed, and no call

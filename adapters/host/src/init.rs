@@ -2,7 +2,7 @@
 
 use crate::lock::Lock;
 use crate::process::{self, State};
-use crate::{emergency, fork, live, os, page_heap, settings, thread};
+use crate::{emergency, fork, live, os, page_heap, settings, thread, track};
 
 static STARTING: Lock<()> = Lock::new(());
 
@@ -33,6 +33,7 @@ fn start() -> bool {
     thread::init();
     fork::init();
     live::poll();
+    track::poll();
     true
 }
 
@@ -40,6 +41,7 @@ fn start() -> bool {
 pub fn read_environment() {
     settings::read_environment();
     live::poll();
+    track::poll();
 }
 
 /// Runs when the library is unloaded or the process ends, also in Rust programs. Prints the statistics and makes the
@@ -50,6 +52,7 @@ extern "C" fn end() {
     if settings::stats_at_exit() {
         crate::report::line(format_args!("{}", crate::stats()));
     }
+    track::end();
     live::end();
     crate::purge::stop();
     if settings::check_at_exit() && !thread::has_interrupted_slow_path() {

@@ -28,6 +28,7 @@
 //! | `allocator`, `global`, `heap` | the types of Rust programs |
 //! | `api` | the entry points: fast paths, slow paths, large blocks |
 //! | `init`, `check`, `fork`, `stats`, `live` | the first call; checks, forks, statistics and live counters, which visit every structure |
+//! | `track` | the tracker: lists of live blocks (feature `track`) |
 //! | `purge`, `signal` | returns free memory to the system, on calls or on its own thread; calls in signal handlers |
 //! | `thread` | a thread's cache: its thread-local pointer, start and end, batches, stealing from idle threads |
 //! | `transfer_cache`, `heaps`, `spans` | batches between threads; the spans of each first-class heap; blocks of one class |
@@ -37,6 +38,9 @@
 //! | `settings`, `purge_clock`, `lock`, `process`, `report` | state and services that every layer uses |
 //! | `class`, `clock`, `futex`, `steal`, `os` | size classes; three protocols that loom model-checks; system calls |
 #![no_std]
+
+#[cfg(feature = "track")]
+extern crate alloc;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("terrace-host reserves its address range at once and counts milliseconds in a word: it needs 64 bits");
@@ -71,6 +75,7 @@ mod stats;
 mod steal;
 mod tables;
 mod thread;
+mod track;
 mod transfer_cache;
 mod usage;
 
@@ -85,3 +90,5 @@ pub use settings::{
 pub use signal::Handler;
 pub use stats::{Stats, stats};
 pub use terrace_core::Violation;
+#[cfg(feature = "track")]
+pub use track::{HeapScope, HeapTracker};

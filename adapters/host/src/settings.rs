@@ -36,7 +36,9 @@ pub enum Setting {
     Check(bool),
     /// The inherited descriptor of a page of live counters, which `terrace top` sets; 0: none (Linux).
     Live(u32),
-    /// Turns on [`Stats`](Self::Stats) and [`Check`](Self::Check), each if it says so.
+    /// Turns on [`Stats`](Self::Stats), [`Check`](Self::Check), and the list of what is live at the end.
+    ///
+    /// Each if it says so. The list needs the feature `track`.
     Debug(DebugSwitches),
 }
 
@@ -88,6 +90,9 @@ static BACKGROUND: AtomicU32 = AtomicU32::new(settings::BACKGROUND.default.word(
 static DEEPBIND: AtomicBool = AtomicBool::new(settings::DEEPBIND.default.word() == 1);
 static STATS: AtomicBool = AtomicBool::new(settings::STATS.default.word() == 1);
 static CHECK: AtomicBool = AtomicBool::new(settings::CHECK.default.word() == 1);
+/// Whether what is live at the end is listed; and whether with call stacks.
+static LEAKS: AtomicBool = AtomicBool::new(false);
+static SITES: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicU32 = AtomicU32::new(settings::LIVE.default.number() as u32);
 /// Which of [`HugePages::ALL`].
 static HUGE_PAGES: AtomicU32 = AtomicU32::new(settings::HUGE_PAGES.default.word() as u32);
@@ -179,9 +184,11 @@ impl Setting {
             Self::Deepbind(on) => DEEPBIND.store(on, Relaxed),
             Self::Stats(on) => STATS.store(on, Relaxed),
             Self::Check(on) => CHECK.store(on, Relaxed),
-            Self::Debug(DebugSwitches { check, stats }) => {
+            Self::Debug(DebugSwitches { check, stats, leaks, sites }) => {
                 CHECK.fetch_or(check, Relaxed);
                 STATS.fetch_or(stats, Relaxed);
+                LEAKS.fetch_or(leaks || sites, Relaxed);
+                SITES.fetch_or(sites, Relaxed);
             }
             Self::Live(file) => LIVE.store(file, Relaxed),
         }
@@ -247,6 +254,12 @@ pub fn stats_at_exit() -> bool {
 /// Whether every structure is checked when the process ends.
 pub fn check_at_exit() -> bool {
     CHECK.load(Relaxed)
+}
+
+/// Whether the tracker is to list what is live when the process ends; and whether with call stacks.
+#[inline]
+pub(crate) fn leaks_wanted() -> Option<bool> {
+    LEAKS.load(Relaxed).then(|| SITES.load(Relaxed))
 }
 
 /// The descriptor of the page of live counters; 0: none.

@@ -100,13 +100,14 @@ const LARGE: &str = include_str!("../src/api/large.rs");
 const PAGE_HEAP: &str = include_str!("../src/page_heap/mod.rs");
 
 /// Its way down, until the core's range allocator has a gap: file, function, and the call there that leads on.
-const HOPS: [(&str, &str, &str); 10] = [
+const HOPS: [(&str, &str, &str); 11] = [
     (MALLOC, "malloc", "api::allocate_small("),
     (API, "allocate_small", "allocate_larger("),
     (API, "allocate_larger", "allocate("),
     (API, "allocate", "allocate_of("),
     (API, "allocate_of", "large::allocate("),
-    (LARGE, "allocate", "allocate_or_purge("),
+    (LARGE, "allocate", "allocate_now("),
+    (LARGE, "allocate_now", "allocate_or_purge("),
     (LARGE, "allocate_or_purge", "allocate_slices("),
     (LARGE, "allocate_slices", "page_heap::allocate("),
     (PAGE_HEAP, "allocate", "take_slices("),

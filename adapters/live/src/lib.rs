@@ -5,6 +5,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `layout` | the format: header, rows, figures |
+//! | `sequence` | the lock of one row; checked by `core/tests/loom_live.rs` |
 //! | `write`, `read` | one row, written and read, over words of the caller's; no system, no allocation |
 //! | `error` | what goes wrong at either end |
 //! | `memory` | the page in a memfd, mapped to write or to read |
@@ -25,8 +26,10 @@ mod publisher;
 mod read;
 #[cfg(all(feature = "std", target_os = "linux"))]
 mod reader;
+mod sequence;
 #[cfg(all(feature = "std", target_os = "linux"))]
 mod socket;
+mod sync;
 mod write;
 
 #[cfg(all(feature = "std", target_os = "linux"))]

@@ -5,7 +5,8 @@
 
 use crate::layout::{CounterPage, ENDED, FIGURES, Figures, KIND, NAME, NAME_BYTES, NUMBERS, OWNER, RowKind};
 use crate::layout::{SEQUENCE, WRITTEN, Words};
-use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+use crate::sequence;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Attempts at a row that its owner keeps changing.
 ///
@@ -59,23 +60,7 @@ impl CounterPage<'_> {
     /// Reads one row; rows beyond the last are empty.
     pub fn read(&self, index: usize) -> RowRead {
         let Some(words) = self.row(index) else { return RowRead::Empty };
-        for _ in 0..TRIES {
-            // Relaxed with a fence: the memory may be read-only, where only relaxed loads are defined.
-            let before = words[SEQUENCE].load(Relaxed);
-            // What is loaded below was stored before this sequence, or later.
-            fence(Acquire);
-            if before % 2 == 1 {
-                core::hint::spin_loop();
-                continue;
-            }
-            let read = copy(words);
-            // If a load above saw a later write, the load below sees its odd sequence, or a later one.
-            fence(Acquire);
-            if words[SEQUENCE].load(Relaxed) == before {
-                return read;
-            }
-        }
-        RowRead::Torn
+        sequence::read(&words[SEQUENCE], TRIES, || copy(words)).unwrap_or(RowRead::Torn)
     }
 }
 

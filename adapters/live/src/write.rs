@@ -9,7 +9,8 @@
 
 use crate::layout::{CounterPage, ENDED, FIGURES, Figures, KIND, NAME, NAME_BYTES, NUMBERS, OWNER, RowKind};
 use crate::layout::{SEQUENCE, WRITTEN, Words};
-use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release, fence};
+use crate::sequence;
+use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 
 /// What a row says.
 #[derive(Clone, Copy, Debug)]
@@ -103,13 +104,6 @@ impl RowWriter<'_> {
 
     /// Changes the row while its sequence is odd.
     fn change(&self, change: impl FnOnce(&Words)) {
-        let before = self.words[SEQUENCE].load(Relaxed);
-        // An owner that was killed inside a write left the sequence odd.
-        let odd = before.wrapping_add(1) | 1;
-        self.words[SEQUENCE].store(odd, Relaxed);
-        // A reader that sees a store below also sees the odd sequence, at the latest when it looks again.
-        fence(Release);
-        change(self.words);
-        self.words[SEQUENCE].store(odd.wrapping_add(1), Release);
+        sequence::write(&self.words[SEQUENCE], || change(self.words));
     }
 }

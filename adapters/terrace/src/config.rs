@@ -36,7 +36,7 @@
 //! [`Device::first`](crate::Device::first), which loads over [`Config::device`]. Those with a star act on an arena too, by
 //! [`Config::arena`] and [`Fit`]; `pooled_per_bucket` on a [`BufferPool`](crate::buffers::BufferPool), by `of`. A manager that is
 //! built of a configuration (`ManagerBuilder::from`) takes the others, and `min_free`, and leaves `device_fraction` to the devices
-//! that it is given; the allocator for programs has [variables of its own](https://docs.rs/terrace-host).
+//! that it is given. Of `debug`, `leaks` and `sites` act on devices too, both with the feature `track`. The allocator for programs has [variables of its own](https://docs.rs/terrace-host).
 //!
 //! | setting | variable | values | default |
 //! | --- | --- | --- | --- |
@@ -59,7 +59,7 @@
 //! | `maintenance_interval` | `TERRACE_MAINTENANCE_INTERVAL` | milliseconds (250, 250ms), seconds (2s) or never | `250ms` |
 //! | `policy` | `TERRACE_POLICY` | lru, sieve or s3-fifo | `s3-fifo` |
 //! | `engine` | `TERRACE_ENGINE` | best, io-uring or threads | `best` |
-//! | `debug` | `TERRACE_DEBUG` | off, all, or with commas check or stats | `off` |
+//! | `debug` | `TERRACE_DEBUG` | off, all, or with commas check, stats, leaks or sites | `off` |
 //!
 //! Sizes are in powers of 1024, in each spelling: see [`parse_bytes`].
 

@@ -13,7 +13,7 @@ use crate::config::{Builder, Config, ConfigError};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
-use terrace_core::settings::{Surface, Value};
+use terrace_core::settings::{DEBUG, Surface, Value};
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
@@ -205,6 +205,7 @@ impl From<&Config> for DeviceOptions {
             pressure: config.pressure,
             strategy: config.strategy,
             fallback: config.fallback,
+            debug: config.settings().of(&DEBUG).switches(),
             ..Self::default()
         }
     }

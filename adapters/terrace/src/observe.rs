@@ -7,7 +7,7 @@
 #[cfg(feature = "metrics")]
 pub use terrace_metrics as metrics;
 
-/// Which memory of devices and managers is live, since when, and for what.
+/// Which memory of the program, of devices and managers is live, since when, and for what.
 #[cfg(feature = "track")]
 pub use terrace_track as track;
 

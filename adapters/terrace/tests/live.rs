@@ -43,6 +43,51 @@ fn a_manager_has_a_row_for_each_tier() {
     assert!(read.iter().any(|row| row.figures.get(Figure::Hits) > Some(0)), "the write found its bytes");
 }
 
+#[test]
+fn rows_keep_neither_a_device_nor_a_manager_open() {
+    let (device, manager) =
+        (terrace::Device::host(), terrace::Manager::builder().memory(8 << 20).build().expect("a manager"));
+    let (seen, ended) = (terrace::device::WeakDevice::new(&device), manager.downgrade());
+    let folder = tempfile::tempdir().unwrap();
+    let builder = Publisher::builder().source(device_rows(&device)).source(manager_rows(&manager));
+    let publisher = builder.interval(Duration::from_millis(1)).start(folder.path().join("live.sock")).unwrap();
+    let reader = CounterReader::connect(publisher.path()).unwrap();
+    assert_eq!(reader.frame().unwrap().rows.len(), 2);
+    drop((device, manager));
+    // A write that is under way holds them a moment longer.
+    while seen.stats().is_some() || ended.stats().is_some() || !reader.frame().unwrap().rows.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(feature = "track")]
+#[test]
+fn tags_have_rows_while_their_tracker_is_on() {
+    use terrace::observe::track::{TrackMode, tag};
+    let device = terrace::Device::host();
+    let manager = terrace::Manager::builder().memory(8 << 20).build().unwrap();
+    let _tag = tag("kv-cache");
+    let tags = || {
+        let rows = rows(Publisher::builder().source(device_rows(&device)).source(manager_rows(&manager)));
+        let tags = rows.iter().filter(|row| row.kind == RowKind::Tag);
+        let figures = |row: &LiveRow| [Figure::InUse, Figure::LiveBlocks].map(|figure| row.figures.get(figure));
+        let pool =
+            rows.iter().find(|row| row.kind == RowKind::Pool).and_then(|row| row.figures.get(Figure::OldestLive));
+        (tags.map(|row| (row.name().to_string(), figures(row))).collect::<Vec<_>>(), pool.is_some())
+    };
+    assert_eq!(tags(), (vec![], false));
+    device.tracker().set_mode(TrackMode::Records);
+    manager.tracker().set_mode(TrackMode::Counters);
+    let stream = device.stream().unwrap();
+    let block = device.allocate(&stream, 4096).unwrap();
+    let buffer = manager.allocate(100).unwrap();
+    let named = |owner: &str, bytes| (format!("kv-cache ({owner})"), [Some(bytes), Some(1)]);
+    assert_eq!(tags(), (vec![named("device 0", 4096), named("manager", 100)], true));
+    drop((block, buffer));
+    let none = |owner: &str| (format!("kv-cache ({owner})"), [Some(0); 2]);
+    assert_eq!(tags(), (vec![none("device 0"), none("manager")], false), "nothing is live");
+}
+
 #[cfg(feature = "global")]
 #[test]
 fn a_program_has_one_row() {

@@ -157,16 +157,36 @@ fn as_a_process_of_its_own() {
     drop([(); 5].map(|()| device.allocate(&stream, 256).expect("a block")));
     drop(Device::first());
     println!("capacity {}, kept {}", device.stats().pool.capacity, device.stats().pool.pooled);
+    std::mem::forget(device.allocate(&stream, 4096));
+}
+
+/// What a process of its own says with these variables, and what it tells on standard error.
+fn run(variables: &[(&str, &str)]) -> [String; 2] {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "as_a_process_of_its_own", "--nocapture"]).env("TERRACE_TEST_OF_FIRST", "1");
+    let output = command.envs(variables.iter().copied()).output().expect("it runs");
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[test]
+fn blocks_live_at_the_end_are_listed_where_that_is_asked_for() {
+    let told = |debug: &str| run(&[("TERRACE_DEBUG", debug)])[1].clone();
+    assert_eq!([told("off"), told("check,stats")], ["", ""]);
+    for word in ["leaks", "sites"] {
+        let told = told(word);
+        if cfg!(feature = "track") {
+            assert!(told.starts_with("terrace: still live at the end: device 0 "), "{told}");
+            assert!(told.contains("1 live block, 4096 bytes"), "{told}");
+            assert_eq!(told.lines().any(|line| line.trim_start().starts_with("at ")), word == "sites", "{told}");
+        } else {
+            let needs = "live blocks of devices need the feature `track`";
+            assert_eq!(told, format!("terrace: debug={word}: {needs}\n"), "once, of two devices");
+        }
+    }
 }
 
 #[test]
 fn the_first_device_reads_the_variables() {
-    let run = |variables: &[(&str, &str)]| {
-        let mut command = Command::new(std::env::current_exe().expect("this test"));
-        command.args(["--exact", "as_a_process_of_its_own", "--nocapture"]).env("TERRACE_TEST_OF_FIRST", "1");
-        let output = command.envs(variables.iter().copied()).output().expect("it runs");
-        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    };
     let [said, told] = run(&[("TERRACE_CAPACITY", "64MiB"), ("TERRACE_POOLED_PER_BUCKET", "3")]);
     assert!(said.contains("capacity 67108864, kept 768") && !told.contains("terrace"), "{said}{told}");
     let [said, told] = run(&[("TERRACE_CAPCITY", "64MiB")]);

@@ -50,6 +50,7 @@ impl<A: Allocator + Clone> Tracker<A> {
     /// As [`allocated`](Self::allocated), for a caller that asked earlier, maybe on another thread.
     ///
     /// The calling thread's counters and scopes have it.
+    #[inline]
     pub fn allocated_from(&self, origin: Origin, key: u64, bytes: u64, place: u8) -> Stamp {
         self.allocate_on(thread::number(), origin, key, bytes, place)
     }
@@ -81,7 +82,7 @@ impl<A: Allocator + Clone> Tracker<A> {
     fn origin_here(&self, tag: Tag) -> Origin {
         let mut found = AlignedStack([0; MAX_SITE_DEPTH]);
         let (stack, depth) = (thread::stack_bounds(), self.site_depth());
-        let count = frames::walk(stack, &mut found.0[..depth]);
+        let count = frames::walk_frames(stack, &mut found.0[..depth]);
         self.origin_of(tag, &found.0[..count])
     }
 }

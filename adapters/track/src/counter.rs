@@ -23,6 +23,22 @@ pub const BATCH_PART: u64 = 256;
 pub(crate) struct PeakGauge {
     live: AtomicI64,
     peak: AtomicI64,
+    /// Live bytes at the last restart.
+    base: AtomicI64,
+}
+
+/// Counters at the last restart: allocations, frees, allocated and freed bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Baseline([AtomicU64; 4]);
+
+impl Baseline {
+    pub(crate) fn take(&self, counts: [u64; 4]) {
+        self.0.iter().zip(counts).for_each(|(at, count)| at.store(count, Ordering::Relaxed));
+    }
+
+    pub(crate) fn read(&self) -> [u64; 4] {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 impl PeakGauge {
@@ -33,8 +49,16 @@ impl PeakGauge {
         if live > peak { self.peak.fetch_max(live, Ordering::Relaxed).max(live) as u64 } else { peak as u64 }
     }
 
+    /// The most live bytes beyond those at the last restart.
     pub(crate) fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed).max(0) as u64
+        self.peak.load(Ordering::Relaxed).wrapping_sub(self.base.load(Ordering::Relaxed)).max(0) as u64
+    }
+
+    /// Begins again with what is live.
+    pub(crate) fn restart(&self) {
+        let live = self.live.load(Ordering::Relaxed);
+        self.base.store(live, Ordering::Relaxed);
+        self.peak.store(live, Ordering::Relaxed);
     }
 }
 
@@ -42,15 +66,26 @@ impl PeakGauge {
 #[derive(Debug, Default)]
 pub(crate) struct KnownBytes {
     known: AtomicI64,
-    /// The gauge is told when the thread has so many bytes more or less; zero until the first call.
-    batch: AtomicU64,
+    /// The least live bytes of which the gauge need not be told: a batch below `known`.
+    low: AtomicI64,
+    /// Twice the batch: up to `low + width` the gauge need not be told either. Zero until the first call.
+    width: AtomicU64,
 }
 
 impl KnownBytes {
     /// Whether the gauge must be told of a thread's live bytes.
     #[inline]
     pub(crate) fn is_due(&self, live: i64) -> bool {
-        live.wrapping_sub(self.known.load(Ordering::Relaxed)).unsigned_abs() > self.batch.load(Ordering::Relaxed)
+        live.wrapping_sub(self.low.load(Ordering::Relaxed)) as u64 > self.width.load(Ordering::Relaxed)
+    }
+
+    /// Sets the batch around what the gauge knows.
+    ///
+    /// Two threads that do it at once in a shared lane may leave the bounds of both: then the gauge is told sooner or
+    /// later than it need be, of the right number.
+    fn set_batch(&self, known: i64, batch: u64) {
+        self.low.store(known.wrapping_sub(batch as i64), Ordering::Relaxed);
+        self.width.store(2 * batch, Ordering::Relaxed);
     }
 
     /// Tells the gauge of a thread's live bytes.
@@ -58,19 +93,20 @@ impl KnownBytes {
     pub(crate) fn tell(&self, live: i64, gauge: &PeakGauge) {
         let known = self.known.load(Ordering::Relaxed);
         let more = live.wrapping_sub(known);
-        if more.unsigned_abs() <= BATCH && self.batch.load(Ordering::Relaxed) == 0 {
-            return self.batch.store(BATCH, Ordering::Relaxed);
+        if more.unsigned_abs() <= BATCH && self.width.load(Ordering::Relaxed) == 0 {
+            return self.set_batch(known, BATCH);
         }
         // In a shared lane another thread may tell the gauge at the same time: one of them does.
         if self.known.compare_exchange(known, live, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             let peak = gauge.shift(more);
-            self.batch.store(BATCH.max(peak / BATCH_PART), Ordering::Relaxed);
+            self.set_batch(live, BATCH.max(peak / BATCH_PART));
         }
     }
 }
 
-/// What was allocated and freed by one thread under one tag.
+/// What was allocated and freed by one thread under one tag. One cache line, whose place costs a shift.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Traffic {
     allocations: AtomicU64,
     frees: AtomicU64,

@@ -6,10 +6,13 @@
 
 use core::ops::Range;
 
-/// Fills `found` with return addresses, innermost first; returns how many. `stack`: the addresses of the thread's stack.
+/// Fills `found` with return addresses, innermost first; returns how many.
+///
+/// `stack` are addresses of mapped memory that holds the calling thread's stack; nothing else is read. The first address is that to
+/// which the function returns that this call is inlined in, if that function has a frame pointer.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #[inline(always)]
-pub(crate) fn walk(stack: Range<usize>, found: &mut [u64]) -> usize {
+pub fn walk_frames(stack: Range<usize>, found: &mut [u64]) -> usize {
     let mut frame: usize;
     // SAFETY: copies a register.
     #[cfg(target_arch = "x86_64")]
@@ -54,7 +57,7 @@ const FRAME_BYTES: usize = 2 * size_of::<usize>();
 
 /// Finds nothing: this processor's frames are not known here.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-pub(crate) fn walk(_stack: Range<usize>, _found: &mut [u64]) -> usize {
+pub fn walk_frames(_stack: Range<usize>, _found: &mut [u64]) -> usize {
     0
 }
 

@@ -11,11 +11,15 @@ use crate::growing::GrowingTable;
 use crate::tag::Tag;
 use alloc::vec::Vec;
 use allocator_api2::alloc::Allocator;
+use core::fmt;
 use core::sync::atomic::{AtomicI64, Ordering};
 use spin::mutex::SpinMutex;
 
-/// The counters of one thread, or those that threads without a number share.
-pub(crate) struct ThreadLane<A: Allocator> {
+/// The counters of one thread; see [`Tracker::lane_of`](crate::Tracker::lane_of).
+///
+/// No other thread's lie in the same cache line.
+#[repr(align(64))]
+pub struct ThreadLane<A: Allocator> {
     /// By the tag's index.
     tags: GrowingTable<Traffic, A>,
     /// What the gauge of all tags knows of `live`.
@@ -52,12 +56,23 @@ pub(crate) fn sum(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
     core::array::from_fn(|at| a[at].wrapping_add(b[at]))
 }
 
+/// Subtracts a row of counters.
+pub(crate) fn difference(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+    core::array::from_fn(|at| a[at].wrapping_sub(b[at]))
+}
+
 /// What a scope remembers of its begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScopeBegin {
     serial: u64,
     counts: [u64; 4],
     live: i64,
+}
+
+impl<A: Allocator + Clone> fmt::Debug for ThreadLane<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadLane").field("counts", &self.read(None)).finish_non_exhaustive()
+    }
 }
 
 impl<A: Allocator> Default for ThreadLane<A> {
@@ -68,34 +83,55 @@ impl<A: Allocator> Default for ThreadLane<A> {
 }
 
 impl<A: Allocator + Clone> ThreadLane<A> {
-    /// Counts an allocation. `own`: no other thread counts here.
-    #[inline]
-    pub(crate) fn allocated(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
-        let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
-        let tag_is_due = traffic.is_some_and(|traffic| traffic.allocated(bytes, own));
+    /// The counters of a tag, where they are made and cost the least to find.
+    #[inline(always)]
+    pub(crate) fn made(&self, tag: Tag) -> Option<&Traffic> {
+        self.tags.get_first(tag.index())
+    }
+
+    /// Makes the counters of a tag, if they are not made.
+    pub(crate) fn make(&self, tag: Tag, gauges: &Gauges<A>) -> Option<&Traffic> {
+        self.tags.get_or_make(tag.index(), &gauges.memory)
+    }
+
+    /// Counts an allocation of this thread under the tag with these counters; true if a gauge must be told.
+    #[inline(always)]
+    pub(crate) fn allocated_under(&self, traffic: &Traffic, bytes: u64, own: bool) -> bool {
+        let tag_is_due = traffic.allocated(bytes, own);
         let live = shift(&self.live, bytes as i64, own);
         if live > self.peak.load(Ordering::Relaxed) {
             self.peak.store(live, Ordering::Relaxed);
         }
-        if tag_is_due || self.known.is_due(live) {
+        tag_is_due || self.known.is_due(live)
+    }
+
+    /// As [`allocated_under`](Self::allocated_under), of a free.
+    #[inline(always)]
+    pub(crate) fn freed_under(&self, traffic: &Traffic, bytes: u64, own: bool) -> bool {
+        let tag_is_due = traffic.freed(bytes, own);
+        let live = shift(&self.live, (bytes as i64).wrapping_neg(), own);
+        tag_is_due || self.known.is_due(live)
+    }
+
+    /// Counts an allocation. `own`: no other thread counts here.
+    pub(crate) fn allocated(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
+        let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
+        if traffic.is_some_and(|traffic| self.allocated_under(traffic, bytes, own)) {
             self.tell(tag, gauges);
         }
     }
 
     /// Counts a free.
-    #[inline]
     pub(crate) fn freed(&self, tag: Tag, bytes: u64, own: bool, gauges: &Gauges<A>) {
         let traffic = self.tags.get_or_make(tag.index(), &gauges.memory);
-        let tag_is_due = traffic.is_some_and(|traffic| traffic.freed(bytes, own));
-        let live = shift(&self.live, (bytes as i64).wrapping_neg(), own);
-        if tag_is_due || self.known.is_due(live) {
+        if traffic.is_some_and(|traffic| self.freed_under(traffic, bytes, own)) {
             self.tell(tag, gauges);
         }
     }
 
     /// Tells the gauges: of the tag, and of all tags.
     #[cold]
-    fn tell(&self, tag: Tag, gauges: &Gauges<A>) {
+    pub(crate) fn tell(&self, tag: Tag, gauges: &Gauges<A>) {
         let gauge = gauges.tags.get_or_make(tag.index(), &gauges.memory);
         if let (Some(gauge), Some(traffic)) = (gauge, self.tags.get(tag.index())) {
             traffic.tell(gauge);
@@ -134,8 +170,7 @@ impl<A: Allocator + Clone> ThreadLane<A> {
         let now = self.read(None);
         let inner = scopes.open.iter().filter(|scope| scope.serial > begin.serial).map(|scope| scope.under);
         let peak = inner.fold(self.peak.load(Ordering::Relaxed), i64::max);
-        let counts = core::array::from_fn(|at| now[at].wrapping_sub(begin.counts[at]));
-        (counts, peak.wrapping_sub(begin.live).max(0) as u64)
+        (difference(now, begin.counts), peak.wrapping_sub(begin.live).max(0) as u64)
     }
 
     /// Closes a scope.

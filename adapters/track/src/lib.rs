@@ -16,12 +16,12 @@
 //! | --- | --- |
 //! | `tracker`, `call`, `query` | the tracker; calls that look at the thread; lists |
 //! | `mode` | how much is recorded; whether any tracker is on |
-//! | `lane`, `counter`, `growing` | a thread's counters; plain and shared counters; tables that grow in place |
+//! | `lane`, `counter`, `counters`, `growing` | a thread's counters, and a way to them; plain and shared counters; tables that grow in place |
 //! | `records`, `sites` | live blocks by key; call stacks |
 //! | `tag`, `thread` | names; a thread's number, tag and stack |
 //! | `frames`, `loaded` | return addresses by frame pointers; build ids |
 //! | `scope`, `leaks` | statistics of a region of code; the list at the end |
-//! | `list`, `summary`, `time` | what queries return; the clock |
+//! | `list`, `groups`, `summary`, `time` | what queries return; the clock |
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
@@ -29,8 +29,10 @@ extern crate alloc;
 #[cfg(feature = "std")]
 mod call;
 mod counter;
+mod counters;
 #[cfg(feature = "std")]
 mod frames;
+mod groups;
 mod growing;
 mod lane;
 #[cfg(feature = "std")]
@@ -51,6 +53,10 @@ mod time;
 mod tracker;
 
 pub use counter::{BATCH, BATCH_PART};
+#[cfg(feature = "std")]
+pub use frames::walk_frames;
+pub use groups::{LiveGroup, LiveGroups};
+pub use lane::ThreadLane;
 #[cfg(feature = "std")]
 pub use list::LeakReport;
 pub use list::{LiveList, StackFrame, TrackedBlock};

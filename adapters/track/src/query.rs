@@ -72,6 +72,36 @@ impl<A: Allocator + Clone> Tracker<A> {
         list
     }
 
+    /// The age of the oldest recorded block of each tag that has one, by the tag's name. O(records + tags).
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    /// use terrace_track::{TrackMode, Tracker, tag};
+    ///
+    /// let tracker = Tracker::with_clock("pool", &["device 0"], Box::new(|| Duration::from_secs(60)));
+    /// tracker.set_mode(TrackMode::Records);
+    /// let _tag = tag("weights");
+    /// let stamp = tracker.allocated(0x4000, 256, 0);
+    /// assert_eq!(tracker.oldest_by_tag().get("weights"), Some(&Duration::ZERO));
+    /// tracker.freed(stamp, 0x4000, 256);
+    /// assert!(tracker.oldest_by_tag().is_empty());
+    /// ```
+    pub fn oldest_by_tag(&self) -> BTreeMap<&'static str, Duration> {
+        // Memory is asked for before the locks are taken: the allocator may be one that this tracker watches.
+        let mut births = alloc::vec![u64::MAX; self.used_tags()];
+        if self.is_own() {
+            self.records.visit(|record| {
+                if let Some(born) = births.get_mut(record.tag.index()) {
+                    *born = record.born.min(*born);
+                }
+            });
+        }
+        let now = self.time.now().as_nanos() as u64;
+        let found = births.into_iter().enumerate().filter(|(_, born)| *born != u64::MAX);
+        found.map(|(at, born)| (Tag::at(at).name(), Duration::from_nanos(now.saturating_sub(born)))).collect()
+    }
+
     fn block(&self, record: &TrackRecord, now: u64, stack: Vec<crate::StackFrame>) -> TrackedBlock {
         let recorded = || self.places.get(usize::from(record.place)).cloned().unwrap_or_default();
         let location = self.locate.as_ref().and_then(|locate| locate(record.key)).unwrap_or_else(recorded);

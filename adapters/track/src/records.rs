@@ -19,7 +19,8 @@ use hashbrown::HashTable;
 use spin::mutex::SpinMutex;
 
 /// Number of shards, each with a lock. 64: with as many threads as that at work, one in some ten calls meets another.
-const SHARDS: usize = 64;
+/// Under Miri few, since each tracker makes them all.
+const SHARDS: usize = if cfg!(miri) { 2 } else { 64 };
 
 /// What is known of a live block. 48 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,24 @@ impl<A: Allocator + Clone> RecordTable<A> {
         let mut state = self.shard(hash).1.lock();
         let found = state.table.find_entry(hash, |record| record.key == key).ok()?;
         Some(found.remove().0)
+    }
+
+    /// Removes all records, and passes each on. No lock is held then.
+    pub(crate) fn drain(&self, mut to: impl FnMut(TrackRecord)) {
+        for shard in &self.shards {
+            let mut state = shard.state.lock();
+            let empty = HashTable::new_in(state.table.allocator().clone());
+            let removed = core::mem::replace(&mut state.table, empty);
+            drop(state);
+            removed.iter().for_each(|record| to(*record));
+        }
+    }
+
+    /// Passes on each record. The lock of its shard is held then: `look` must not allocate.
+    pub(crate) fn visit(&self, mut look: impl FnMut(&TrackRecord)) {
+        for shard in &self.shards {
+            shard.state.lock().table.iter().for_each(&mut look);
+        }
     }
 
     /// All records that `wanted` accepts, in no order. Each shard is copied at one moment, the shards one by one.

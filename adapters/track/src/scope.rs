@@ -46,14 +46,14 @@ impl<A: Allocator + Clone> Tracker<A> {
 
     /// Begins to count what the thread of this number allocates and frees.
     pub fn scope_on(&self, number: u32) -> Scope<'_, A> {
-        Scope { tracker: self, number, begin: self.lane(number).0.begin(), _thread: PhantomData }
+        Scope { tracker: self, number, begin: self.lane(number).begin(), _thread: PhantomData }
     }
 }
 
 impl<A: Allocator + Clone> Scope<'_, A> {
     /// What the thread did so far.
     pub fn stats(&self) -> ScopeStats {
-        let (counts, peak_bytes) = self.tracker.lane(self.number).0.since(&self.begin);
+        let (counts, peak_bytes) = self.tracker.lane(self.number).since(&self.begin);
         let [allocations, frees, bytes, freed_bytes] = counts;
         ScopeStats { allocations, frees, bytes, freed_bytes, peak_bytes }
     }
@@ -66,7 +66,7 @@ impl<A: Allocator + Clone> Scope<'_, A> {
 
 impl<A: Allocator + Clone> Drop for Scope<'_, A> {
     fn drop(&mut self) {
-        self.tracker.lane(self.number).0.end(&self.begin);
+        self.tracker.lane(self.number).end(&self.begin);
     }
 }
 

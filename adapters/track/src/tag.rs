@@ -39,7 +39,7 @@ impl Tag {
     /// No tag; its name is empty.
     pub const NONE: Self = Self(0);
 
-    /// The tag of all names beyond the first 4093.
+    /// The tag of all names beyond the first 4094.
     pub const OTHER: Self = Self(MOST as u16 - 1);
 
     /// The tag of a name. Names the tag if it is new; O(log n) in the number of tags.

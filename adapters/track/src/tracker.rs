@@ -4,9 +4,9 @@
 //! or recorded at its allocation is so at its free, and what was not is left alone.
 //! Asks from below: the [`Stamp`] of each allocation back at its free; memory, which may be lacking.
 
-use crate::counter::PeakGauge;
-use crate::growing::GrowingTable;
-use crate::lane::{Gauges, ThreadLane, sum};
+use crate::counter::{Baseline, PeakGauge, Traffic};
+use crate::growing::{GrowingTable, MOST};
+use crate::lane::{Gauges, ThreadLane, difference, sum};
 use crate::mode::{ModeSwitch, TrackMode};
 use crate::records::{RecordTable, TrackRecord};
 use crate::sites::{MAX_SITE_DEPTH, SiteTable};
@@ -26,17 +26,37 @@ pub type Locator = Box<dyn Fn(u64) -> Option<String> + Send + Sync>;
 
 /// What a tracker knows of an allocation: its owner keeps it with the block, and passes it to the free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp(u32);
+pub struct Stamp(u16);
+
+// A stamp has twelve bits for a tag.
+const _: () = assert!(MOST <= 1 << 12);
 
 impl Stamp {
     /// The stamp of what was not tracked.
     pub const NONE: Self = Self(0);
 
-    /// Whether the block has a record, not only counters.
-    const RECORDED: u32 = 1 << 31;
+    /// The block was tracked. The highest bit, which a comparison finds in one instruction.
+    const TRACKED: u16 = 1 << 15;
+
+    /// The block has a record, not only counters.
+    const RECORDED: u16 = 1 << 14;
 
     fn new(tag: Tag, recorded: bool) -> Self {
-        Self((u32::from(tag.number()) + 1) | if recorded { Self::RECORDED } else { 0 })
+        Self(Self::TRACKED | tag.number() << 2 | if recorded { Self::RECORDED } else { 0 })
+    }
+
+    /// The stamp as a number, for owners that keep it in a part of another word.
+    ///
+    /// The two lowest bits are zero; the highest is set unless the stamp is [`NONE`](Self::NONE), which is zero.
+    #[inline(always)]
+    pub fn to_bits(self) -> u16 {
+        self.0
+    }
+
+    /// The stamp of a number that [`to_bits`](Self::to_bits) returned.
+    #[inline(always)]
+    pub fn from_bits(bits: u16) -> Self {
+        Self(bits)
     }
 
     /// Whether the block was not tracked when it was allocated.
@@ -46,7 +66,7 @@ impl Stamp {
     }
 
     fn tag(self) -> Tag {
-        Tag::at(((self.0 & !Self::RECORDED) - 1) as usize)
+        Tag::at(usize::from((self.0 & (Self::RECORDED - 1)) >> 2))
     }
 }
 
@@ -74,9 +94,12 @@ pub struct Tracker<A: Allocator + Clone = Global> {
     pub(crate) places: Vec<String>,
     pub(crate) locate: Option<Locator>,
     pub(crate) time: TimeSource,
-    gauges: Gauges<A>,
+    pub(crate) gauges: Gauges<A>,
     /// Counters of callers without a thread number, which write them by atomic operations.
     shared: ThreadLane<A>,
+    /// What was counted before the last restart: of all tags, and by the tag's index.
+    base: Baseline,
+    bases: GrowingTable<Baseline, A>,
     /// Counters by thread number less one; only that thread writes them.
     lanes: GrowingTable<ThreadLane<A>, A>,
     pub(crate) records: RecordTable<A>,
@@ -101,6 +124,8 @@ impl<A: Allocator + Clone> Tracker<A> {
             locate: None,
             time,
             shared: ThreadLane::default(),
+            base: Baseline::default(),
+            bases: GrowingTable::default(),
             lanes: GrowingTable::default(),
             records: RecordTable::new(&memory),
             sites: SiteTable::new(&memory),
@@ -163,11 +188,21 @@ impl<A: Allocator + Clone> Tracker<A> {
         true
     }
 
-    /// The counters of a thread, and whether they are its alone.
-    #[inline]
-    pub(crate) fn lane(&self, thread: u32) -> (&ThreadLane<A>, bool) {
-        let own = (thread as usize).checked_sub(1).and_then(|at| self.lanes.get_or_make(at, &self.gauges.memory));
-        own.map_or((&self.shared, false), |lane| (lane, true))
+    /// The counters of a thread alone; `None` for callers without a number.
+    pub(crate) fn own_lane(&self, thread: u32) -> Option<&ThreadLane<A>> {
+        self.lanes.get_or_make((thread as usize).wrapping_sub(1), &self.gauges.memory)
+    }
+
+    /// The counters of a thread, or those of callers without a number.
+    pub(crate) fn lane(&self, thread: u32) -> &ThreadLane<A> {
+        self.own_lane(thread).unwrap_or(&self.shared)
+    }
+
+    /// The counters of a thread and a tag, where both are made and cost the least to find.
+    #[inline(always)]
+    fn made(&self, thread: u32, tag: Tag) -> Option<(&ThreadLane<A>, &Traffic)> {
+        let lane = self.lanes.get_first((thread as usize).wrapping_sub(1))?;
+        Some((lane, lane.made(tag)?))
     }
 
     /// An origin with a tag and a call stack: return addresses, innermost first.
@@ -189,6 +224,8 @@ impl<A: Allocator + Clone> Tracker<A> {
     }
 
     /// As [`allocate_on`](Self::allocate_on), in a mode.
+    ///
+    /// The usual call ends here or in a tail call, so that it saves no registers.
     #[inline]
     pub(crate) fn allocate_in(
         &self,
@@ -199,11 +236,23 @@ impl<A: Allocator + Clone> Tracker<A> {
         bytes: u64,
         place: u8,
     ) -> Stamp {
+        if mode == TrackMode::Counters
+            && self.is_own()
+            && let Some((lane, traffic)) = self.made(thread, origin.tag)
+        {
+            let is_due = lane.allocated_under(traffic, bytes, true);
+            return if is_due { self.tell(lane, origin.tag) } else { Stamp::new(origin.tag, false) };
+        }
+        self.allocate_any(mode, thread, origin, key, bytes, place)
+    }
+
+    /// As [`allocate_in`](Self::allocate_in), in any case.
+    #[inline(never)]
+    fn allocate_any(&self, mode: TrackMode, thread: u32, origin: Origin, key: u64, bytes: u64, place: u8) -> Stamp {
         if mode == TrackMode::Off || !self.is_own() {
             return Stamp::NONE;
         }
-        let (lane, own) = self.lane(thread);
-        lane.allocated(origin.tag, bytes, own, &self.gauges);
+        self.count_new(thread, origin.tag, bytes);
         if mode == TrackMode::Counters {
             return Stamp::new(origin.tag, false);
         }
@@ -216,6 +265,13 @@ impl<A: Allocator + Clone> Tracker<A> {
         Stamp::new(origin.tag, recorded)
     }
 
+    /// Tells the gauges of a lane; returns the stamp of a block without a record.
+    #[cold]
+    fn tell(&self, lane: &ThreadLane<A>, tag: Tag) -> Stamp {
+        lane.tell(tag, &self.gauges);
+        Stamp::new(tag, false)
+    }
+
     /// Counts a free, and removes the block's record.
     ///
     /// The caller must call it before other code can get the memory. Nothing happens for [`Stamp::NONE`].
@@ -224,10 +280,39 @@ impl<A: Allocator + Clone> Tracker<A> {
         if stamp.is_none() || !self.is_own() {
             return;
         }
-        let (lane, own) = self.lane(thread);
-        lane.freed(stamp.tag(), bytes, own, &self.gauges);
+        if stamp.0 & Stamp::RECORDED == 0
+            && let Some((lane, traffic)) = self.made(thread, stamp.tag())
+        {
+            if lane.freed_under(traffic, bytes, true) {
+                lane.tell(stamp.tag(), &self.gauges);
+            }
+            return;
+        }
+        self.free_any(thread, stamp, key, bytes);
+    }
+
+    /// As [`free_on`](Self::free_on), of any block that was tracked.
+    #[inline(never)]
+    fn free_any(&self, thread: u32, stamp: Stamp, key: u64, bytes: u64) {
+        self.count_old(thread, stamp.tag(), bytes);
         if stamp.0 & Stamp::RECORDED != 0 {
             self.records.remove(key);
+        }
+    }
+
+    /// Counts an allocation; makes the thread's counters.
+    fn count_new(&self, thread: u32, tag: Tag, bytes: u64) {
+        match self.own_lane(thread) {
+            Some(lane) => lane.allocated(tag, bytes, true, &self.gauges),
+            None => self.shared.allocated(tag, bytes, false, &self.gauges),
+        }
+    }
+
+    /// Counts a free; makes the thread's counters.
+    pub(crate) fn count_old(&self, thread: u32, tag: Tag, bytes: u64) {
+        match self.own_lane(thread) {
+            Some(lane) => lane.freed(tag, bytes, true, &self.gauges),
+            None => self.shared.freed(tag, bytes, false, &self.gauges),
         }
     }
 
@@ -237,16 +322,62 @@ impl<A: Allocator + Clone> Tracker<A> {
     pub fn free_key_on(&self, thread: u32, key: u64) -> bool {
         let record = if self.is_own() { self.records.remove(key) } else { None };
         if let Some(TrackRecord { tag, bytes, .. }) = record {
-            let (lane, own) = self.lane(thread);
-            lane.freed(tag, bytes, own, &self.gauges);
+            self.count_old(thread, tag, bytes);
         }
         record.is_some()
     }
 
+    /// Removes all records, and counts their blocks as freed.
+    ///
+    /// For owners that keep no stamps and switch off: frees that they do not tell of any more would leave records of
+    /// blocks that are gone. A later [`free_key_on`](Self::free_key_on) of such a block finds nothing.
+    ///
+    /// # Example
+    /// ```
+    /// use terrace_track::{Origin, TrackMode, Tracker};
+    /// let tracker = Tracker::new("heap", &["heap"]);
+    /// tracker.set_mode(TrackMode::Records);
+    /// let _ = tracker.allocate_on(1, Origin::default(), 0x1000, 64, 0);
+    /// tracker.set_mode(TrackMode::Off);
+    /// tracker.forget();
+    /// assert!(tracker.live().is_empty() && !tracker.free_key_on(1, 0x1000));
+    /// assert_eq!(tracker.total().live_bytes, 0);
+    /// ```
+    pub fn forget(&self) {
+        if self.is_own() {
+            self.records.drain(|record| self.shared.freed(record.tag, record.bytes, false, &self.gauges));
+        }
+    }
+
+    /// Drops all records, and counts from zero: peaks are those from here on.
+    ///
+    /// For an owner that keeps no stamps, and did not tell of all frees so far. What threads count at the same moment may be
+    /// counted before or after.
+    pub fn restart(&self) {
+        self.forget();
+        // The gauge of no tag is made here at the latest: a thread that counts need not make it.
+        for index in 0..self.used_tags().max(1) {
+            if let Some(base) = self.bases.get_or_make(index, &self.gauges.memory) {
+                base.take(self.counted(Some(index)));
+            }
+            if let Some(gauge) = self.gauges.tags.get_or_make(index, &self.gauges.memory) {
+                gauge.restart();
+            }
+        }
+        self.base.take(self.counted(None));
+        self.gauges.total.restart();
+    }
+
+    /// The sums over all threads of what was ever counted: of a tag, or of all.
+    fn counted(&self, tag: Option<usize>) -> [u64; 4] {
+        self.lanes.iter().chain([&self.shared]).map(|lane| lane.read(tag)).fold([0; 4], sum)
+    }
+
     /// The sums over all threads of a tag's counters, or of all tags', and the peak of live bytes.
     pub(crate) fn sums(&self, tag: Option<usize>) -> ([u64; 4], u64) {
-        let lanes = self.lanes.iter().chain([&self.shared]);
-        let counts = lanes.map(|lane| lane.read(tag)).fold([0; 4], sum);
+        let base = tag.map_or(Some(&self.base), |tag| self.bases.get(tag));
+        let counts = base.map_or([0; 4], Baseline::read);
+        let counts = difference(self.counted(tag), counts);
         let gauge = tag.map_or(Some(&self.gauges.total), |tag| self.gauges.tags.get(tag));
         (counts, gauge.map_or(0, PeakGauge::peak))
     }

@@ -76,17 +76,35 @@ pub enum Value {
 }
 
 /// What the setting `debug` asks for: its words, in the table's order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct DebugSwitches {
     /// Whether structures are checked, and a broken invariant ends the process.
     pub check: bool,
     /// Whether statistics are told at the end.
     pub stats: bool,
+    /// Whether live blocks are recorded from the beginning, and those live at the end are listed.
+    pub leaks: bool,
+    /// As `leaks`, with call stacks.
+    pub sites: bool,
+}
+
+impl DebugSwitches {
+    /// Whether live blocks are recorded, with call stacks or without.
+    pub const fn records(self) -> bool {
+        self.leaks || self.sites
+    }
+}
+
+/// The words, as in the environment.
+impl fmt::Debug for DebugSwitches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&DEBUG.text((*self).into()), f)
+    }
 }
 
 impl From<DebugSwitches> for Value {
-    fn from(debug: DebugSwitches) -> Self {
-        Self::Words(u32::from(debug.check) | u32::from(debug.stats) << 1)
+    fn from(DebugSwitches { check, stats, leaks, sites }: DebugSwitches) -> Self {
+        Self::Words([check, stats, leaks, sites].iter().rev().fold(0, |bits, on| bits << 1 | u32::from(*on)))
     }
 }
 
@@ -299,7 +317,9 @@ impl Value {
     /// What the setting `debug` asks for.
     pub const fn switches(self) -> DebugSwitches {
         match self {
-            Self::Words(bits) => DebugSwitches { check: bits & 1 != 0, stats: bits & 2 != 0 },
+            Self::Words(bits) => {
+                DebugSwitches { check: bits & 1 != 0, stats: bits & 2 != 0, leaks: bits & 4 != 0, sites: bits & 8 != 0 }
+            }
             _ => panic!("not some words"),
         }
     }

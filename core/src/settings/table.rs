@@ -230,7 +230,8 @@ pub const ENGINE: Spec =
 ///
 /// See [`DebugSwitches`](super::DebugSwitches).
 pub const DEBUG: Spec =
-    row("debug", &[Host, Manager], Allowed::Words(&["check", "stats"]), Words(0)).variable("TERRACE_DEBUG");
+    row("debug", &[Device, Host, Manager], Allowed::Words(&["check", "stats", "leaks", "sites"]), Words(0))
+        .variable("TERRACE_DEBUG");
 
 /// A setting with the same default everywhere, and no variable yet.
 const fn row(name: &'static str, surfaces: &'static [Surface], allowed: Allowed, default: Value) -> Spec {

@@ -102,7 +102,7 @@ fn values_are_parsed_by_their_form_and_refused_in_words() {
         ("numa", "interleave", Some(Value::Word(2))),
         ("numa", "bind:64", None),
         ("debug", "off", Some(Value::Words(0))),
-        ("debug", "all", Some(Value::Words(3))),
+        ("debug", "all", Some(Value::Words(15))),
         ("debug", "stats", Some(Value::Words(2))),
         ("debug", "stats, check", Some(Value::Words(3))),
         ("debug", "stats,", None),
@@ -123,7 +123,7 @@ fn values_are_parsed_by_their_form_and_refused_in_words() {
         (named("blocks").allowed, "a whole number from 1 to 16777216"),
         (named("strategy").allowed, "good, best, first or worst"),
         (named("stats").allowed, "0 or 1"),
-        (named("debug").allowed, "off, all, or with commas check or stats"),
+        (named("debug").allowed, "off, all, or with commas check, stats, leaks or sites"),
         (Allowed::Variable(Surface::Torch), "TERRACE_TORCH_CAPACITY, TERRACE_TORCH_FRACTION or TERRACE_TORCH_ORIGIN"),
     ] {
         assert_eq!(allowed.to_string(), words);

@@ -37,6 +37,7 @@ fn written(spec: &Spec) -> String {
         (Value::Shares(shares), _) => format!("{shares:?}"),
         (Value::Switch(on), _) => on.to_string(),
         (Value::Word(at), Allowed::Word(words)) => words[at].replace('-', ""),
+        (words @ Value::Words(_), _) => spec.text(words).to_string(),
         other => panic!("{other:?} is no field"),
     }
 }

@@ -17,7 +17,8 @@ const AARCH64: &str = "aarch64-unknown-linux-gnu";
 /// Debian's cross compiler, its C library, and the emulator.
 const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 /// The tests that need nothing but the allocator.
-const TESTS: [&str; 7] = ["test", "--package", "terrace-host", "--features", "allocator-api2", "--lib", "--tests"];
+const TESTS: [&str; 7] =
+    ["test", "--package", "terrace-host", "--features", "allocator-api2,track", "--lib", "--tests"];
 
 /// Runs all.
 pub fn run(options: &Options, report: &mut Report) {
@@ -44,7 +45,7 @@ pub fn run(options: &Options, report: &mut Report) {
 }
 
 fn check(target: &str, way: Way) -> Result<(), String> {
-    let words = ["check", "--package", "terrace-host", "--features", "allocator-api2"];
+    let words = ["check", "--package", "terrace-host", "--features", "allocator-api2,track"];
     let mut command = way.cargo(&words, "core,alloc");
     command.args(["--target-dir", "target/bare", "--target", target]);
     execute(&format!("host-{target}"), &mut command).verdict()

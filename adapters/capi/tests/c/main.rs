@@ -11,6 +11,7 @@ mod compile;
 mod debian;
 mod interface;
 mod job;
+mod leaks;
 mod library;
 mod linking;
 mod live;

@@ -3,6 +3,7 @@
 use super::model::TopRow;
 use crate::output::format_bytes;
 use std::cmp::Ordering;
+use terrace_core::pressure::Level;
 use terrace_live::Figure;
 
 /// A column.
@@ -23,12 +24,9 @@ pub enum Column {
     OldestLive,
 }
 
-/// Names of the levels of pressure.
-const LEVELS: [&str; 4] = ["normal", "elevated", "high", "critical"];
-
-/// The name of a level of pressure.
+/// The name of a level of pressure, by its number in a row.
 pub fn level_name(level: u64) -> &'static str {
-    usize::try_from(level).ok().and_then(|level| LEVELS.get(level).copied()).unwrap_or("?")
+    usize::try_from(level).ok().and_then(|level| Level::ALL.get(level)).map_or("?", |level| level.name())
 }
 
 impl Column {

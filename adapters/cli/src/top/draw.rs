@@ -20,7 +20,7 @@ const FULL: (u16, u16) = (60, 14);
 const CURVE: (u16, u16) = (5, 20);
 
 /// What is drawn beside the model.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The program or the socket.
     pub title: String,

@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace_live::{CounterReader, LiveError, LiveFrame};
 
 /// Frames that one printed frame is taken from: the last one is printed, and the curve has all.
@@ -44,6 +44,8 @@ pub struct Session {
     model: TopModel,
     view: View,
     interval: Duration,
+    /// When the next frame is due.
+    next: Instant,
     /// Number of frames written to files.
     dumps: u32,
 }
@@ -64,7 +66,8 @@ pub fn run(args: &TopArgs) -> Result<u8, Failure> {
     let title = program.as_ref().map(|program| program.name.clone()).or(socket).unwrap_or_default();
     let view = View { title, ..View::default() };
     let interval = args.interval();
-    let mut session = Session { reader, program, model: TopModel::new(), view, interval, dumps: 0 };
+    let mut session =
+        Session { reader, program, model: TopModel::new(), view, interval, next: Instant::now(), dumps: 0 };
     if session.program.is_some() && args.output.is_none() {
         session.view.lines = Some(Vec::new());
     }
@@ -125,6 +128,17 @@ impl Session {
         print_error(&format!("sent SIGTERM to {} ({}), and waits for its end", program.name, program.id()));
         let code = program.wait()?;
         shown.map(|_| code)
+    }
+
+    /// Takes a frame if one is due, and looks at the program; returns whether the terminal must be drawn anew.
+    fn look(&mut self, now: Instant) -> bool {
+        let (is_due, before) = (now >= self.next, self.view.clone());
+        if is_due {
+            self.sample();
+            self.next = now + self.interval;
+        }
+        self.look_at_program();
+        is_due && !self.model.paused || self.view != before
     }
 
     /// Takes a frame; an error becomes the message.

@@ -1,6 +1,6 @@
 //! The terminal: frames at each interval, and keys.
 //!
-//! Promises upward: the terminal is as it was when this returns, after a panic, and after SIGTERM, SIGHUP and SIGINT.
+//! Promises upward: the terminal is drawn when something changed; it is as it was when this returns, after a panic, and after SIGTERM, SIGHUP and SIGINT.
 //! Asks from below: `ratatui` and `crossterm`; the session.
 
 use super::Session;
@@ -34,16 +34,17 @@ pub fn show(session: &mut Session) -> Result<usize, Failure> {
     }
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let _restored = Restored;
-    let mut next = Instant::now();
+    let mut is_stale = true;
     loop {
-        if Instant::now() >= next {
-            session.sample();
-            next = Instant::now() + session.interval;
+        is_stale |= session.look(Instant::now());
+        if is_stale {
+            terminal.draw(|frame| draw::draw(frame, &session.model, &session.view)).map_err(failed)?;
+            is_stale = false;
         }
-        session.look_at_program();
-        terminal.draw(|frame| draw::draw(frame, &session.model, &session.view)).map_err(failed)?;
-        let wait = next.saturating_duration_since(Instant::now()).min(GLANCE);
+        let wait = session.next.saturating_duration_since(Instant::now()).min(GLANCE);
         if event::poll(wait).map_err(failed)? {
+            // A key, or another size.
+            is_stale = true;
             match event::read().map_err(failed)? {
                 Event::Key(key) if key.kind != KeyEventKind::Release && !press(session, key) => return Ok(0),
                 _ => {}

@@ -1,5 +1,6 @@
 //! The model and what is drawn of it, at every size.
 
+use super::Session;
 use super::columns::Column;
 use super::draw::{View, draw};
 use super::launch::OutputLines;
@@ -8,7 +9,11 @@ use super::svg::svg;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::sync::atomic::AtomicU64;
-use terrace_live::{CounterPage, Figure, Figures, LiveFrame, RowKind, RowRead, RowValues, WORDS};
+use std::time::{Duration, Instant};
+use terrace_live::WORDS;
+use terrace_live::{
+    CounterPage, CounterReader, Figure, Figures, LiveFrame, RowKind, RowRead, RowValues, SharedCounters,
+};
 
 /// A frame read at `read`: its rows were written then.
 fn frame(read: u64, rows: &[(RowKind, &str, Figures)]) -> LiveFrame {
@@ -149,6 +154,21 @@ fn a_terminal_shows_all_panes_and_a_small_one_sums_rows_and_state() {
     assert_eq!(lines[4], "q quit  p pause  s s");
     let (text, _) = drawn(&model(), &view(true), 100, 30);
     assert!(text.contains("write this frame to a JSON file"), "{text}");
+}
+
+#[test]
+fn the_terminal_is_drawn_when_something_changed() {
+    let shared = SharedCounters::create().unwrap();
+    let reader = CounterReader::new(SharedCounters::open(shared.read_only().unwrap()).unwrap());
+    let (view, interval, now) = (View::default(), Duration::from_millis(500), Instant::now());
+    let mut session = Session { reader, program: None, model: TopModel::new(), view, interval, next: now, dumps: 0 };
+    assert!(session.look(now), "a frame");
+    assert!(!session.look(now + interval / 2), "no frame is due");
+    assert!(session.look(now + interval), "the next frame");
+    session.model.paused = true;
+    assert!(!session.look(now + 2 * interval), "a frame that is not shown");
+    session.model.paused = false;
+    assert!(session.look(now + 3 * interval) && !session.look(now + 3 * interval));
 }
 
 #[test]

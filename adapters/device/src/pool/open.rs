@@ -60,7 +60,9 @@ impl<B: Backend> DevicePool<B> {
             notices: PoolNotices::default(),
         };
         #[cfg(feature = "track")]
-        let tracker = crate::tracking::tracker_of(context.backend.description());
+        let tracker = crate::tracking::tracker_of(context.backend.description(), options.debug);
+        #[cfg(not(feature = "track"))]
+        crate::tracking::tell_absent(options.debug);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             context,
             options,

@@ -88,6 +88,9 @@ pub(crate) struct StreamCore {
     /// Whether the cache holds blocks larger than `small`.
     has_recent: Arc<AtomicBool>,
     given: Arc<AllocatedTail>,
+    /// The device's tracker: a look into the pool would be a call.
+    #[cfg(feature = "track")]
+    pub(crate) tracker: Arc<terrace_track::Tracker>,
     /// Blocks that are live for the arena and free here. Each has one reference to the stream, counted without an
     /// `Arc`.
     cache: SpinMutex<StreamCache>,
@@ -106,7 +109,25 @@ impl StreamCore {
         };
         let (granule, shift) = (options.granule, options.granule.trailing_zeros());
         let (small, has_recent, given) = (options.small_threshold, Arc::default(), service.given());
-        Self { service, health, owner, raw, owned, keeper, route, granule, shift, small, has_recent, given, cache }
+        #[cfg(feature = "track")]
+        let tracker = Arc::clone(service.tracker());
+        Self {
+            service,
+            health,
+            owner,
+            raw,
+            owned,
+            keeper,
+            route,
+            granule,
+            shift,
+            small,
+            has_recent,
+            given,
+            #[cfg(feature = "track")]
+            tracker,
+            cache,
+        }
     }
 
     /// Takes a block that fits the request from the cache, with its reference to the stream.

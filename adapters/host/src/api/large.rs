@@ -12,7 +12,7 @@ use crate::class::{self, PAGE, SLICE};
 use crate::page_heap::slice_cache::{self, CACHED};
 use crate::report::fatal;
 use crate::tables::{Tables, tables};
-use crate::{backlog, emergency, heaps, init, live, os, page_heap, process, purge, signal, thread, usage};
+use crate::{backlog, emergency, heaps, init, live, os, page_heap, process, purge, signal, thread, track, usage};
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -26,6 +26,18 @@ const LEAST_REMAP: usize = 256 << 10;
 #[cold]
 #[inline(never)]
 pub extern "C" fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
+    #[cfg(feature = "track")]
+    match track::calls() {
+        track::Calls::Untracked => {}
+        track::Calls::Counted | track::Calls::Recorded => return super::tracked::allocate_large(bytes, align, zeroed),
+        track::Calls::WithStack => return super::tracked::allocate_large_with_stack(bytes, align, zeroed),
+    }
+    allocate_now(bytes, align, zeroed)
+}
+
+/// As [`allocate`]; the tracker is not told.
+#[inline(never)]
+pub extern "C" fn allocate_now(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
     if !align.is_power_of_two() {
         return os::out_of_memory();
     }
@@ -104,6 +116,7 @@ fn free(block: *mut u8) -> bool {
         heaps::free(block, slice, span);
         return false;
     }
+    track::freed(block, span.requested_bytes());
     backlog::adjust_purgeable(span.requested_bytes() as isize);
     if !slice_cache::put(tables, slice, span) {
         page_heap::free(slice, span.requested_bytes());
@@ -184,8 +197,15 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     if !usage::claim(growth) && purge::retry(growth, || usage::claim(growth).then_some(())).is_none() {
         return null_mut();
     }
-    let shrinks = bytes.next_multiple_of(PAGE) < usable(block);
+    let before = usable(block);
+    let shrinks = bytes.next_multiple_of(PAGE) < before;
+    // Before the old place can be another thread's. A block that stays as it is counts as allocated anew.
+    track::freed(block, before);
     let resized = resize_claimed(block, bytes, growth);
+    match NonNull::new(resized) {
+        Some(resized) => track::allocated(resized.as_ptr(), usable(resized.as_ptr())),
+        None => track::allocated(block, before),
+    }
     if !resized.is_null() && shrinks {
         purge::note_free();
     }

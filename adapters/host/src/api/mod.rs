@@ -2,6 +2,8 @@
 
 mod large;
 mod slow_path;
+#[cfg(feature = "track")]
+mod tracked;
 
 use crate::thread::cache;
 use crate::{class, purge, signal, tables};

@@ -3,17 +3,36 @@
 //! Promises upward: [`refill`] and [`overflow`] do the whole call.
 //! Asks from below: [`thread`] for caches and their batches, [`signal`] inside handlers, [`purge`].
 
+#[cfg(feature = "track")]
+use super::tracked;
 use super::{free_any, poll};
 use crate::class::{self, SLICE};
 use crate::spans::GLOBAL_SPANS;
-use crate::{init, live, os, purge, signal, thread};
+#[cfg(feature = "track")]
+use crate::track::Calls;
+use crate::{init, live, os, purge, signal, thread, track};
 
-/// Allocates a block of a class of which the thread's cache has none, and refills the cache.
+/// Allocates a block of a class of which the thread's cache has none.
 ///
-/// Takes the batch from the transfer cache, which holds blocks that other threads freed, or from the fullest span.
+/// Only jumps: a call stack that the tracker reads begins with the caller of the fast path.
 #[cold]
 #[inline(never)]
 pub extern "C" fn refill(class: usize) -> *mut u8 {
+    #[cfg(feature = "track")]
+    match track::calls() {
+        Calls::Untracked => {}
+        Calls::Counted => return tracked::refill_counted(class),
+        Calls::Recorded => return tracked::refill(class),
+        Calls::WithStack => return tracked::refill_with_stack(class),
+    }
+    refill_now(class)
+}
+
+/// Refills the thread's cache, and allocates a block.
+///
+/// Takes the batch from the transfer cache, which holds blocks that other threads freed, or from the fullest span.
+#[inline(never)]
+pub extern "C" fn refill_now(class: usize) -> *mut u8 {
     // A request of 0 bytes arrives as class 0 and gets a block of class 1.
     let class = class.max(1);
     if let Some(block) = signal::allocate(class::size(class), class::align(class)) {
@@ -22,6 +41,8 @@ pub extern "C" fn refill(class: usize) -> *mut u8 {
     let is_ready = init::ready();
     // `enter_slow_path` marks the thread's cache, so the thread's first call must make the cache before.
     let own = thread::own_cache();
+    // The environment may have been read just now, when the thread got its cache.
+    track::poll();
     let _busy = thread::enter_slow_path();
     poll();
     if !is_ready {
@@ -46,6 +67,18 @@ fn exhausted(class: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub extern "C" fn overflow(block: *mut u8, class: usize) {
+    #[cfg(feature = "track")]
+    match track::calls() {
+        Calls::Untracked => {}
+        Calls::Counted => return tracked::overflow_counted(block, class),
+        Calls::Recorded | Calls::WithStack => return tracked::overflow(block, class),
+    }
+    overflow_now(block, class);
+}
+
+/// Frees a block into the thread's cache, which spills others.
+#[inline(never)]
+pub extern "C" fn overflow_now(block: *mut u8, class: usize) {
     if class == class::NONE {
         return free_any(block);
     }

@@ -56,3 +56,9 @@ pub fn process() -> u32 {
 
 /// Leaves the name as it is.
 pub fn program_name(_: &mut [u8]) {}
+
+/// Returns `None`: this system does not list its mappings in a file.
+#[cfg(feature = "track")]
+pub fn mapping_of(_: usize) -> Option<core::ops::Range<usize>> {
+    None
+}

@@ -3,6 +3,7 @@
 use super::unix::READ_WRITE;
 use super::{Relocation, SharedMemory, errno, set_errno};
 use core::ffi::CStr;
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use terrace_core::sync::AtomicU32;
@@ -266,6 +267,53 @@ pub fn program_name(name: &mut [u8]) {
     _ = read(c"/proc/self/comm", name);
 }
 
+/// The addresses of the mapping that holds an address.
+///
+/// Reads the list of the process's mappings, some ten microseconds for each hundred.
+#[cfg_attr(not(feature = "track"), allow(dead_code, reason = "call stacks are read for the tracker"))]
+pub fn mapping_of(address: usize) -> Option<Range<usize>> {
+    let mut found = None;
+    each_line(c"/proc/self/maps", |line| {
+        found = mapping(line).filter(|range| range.contains(&address));
+        found.is_some()
+    });
+    found
+}
+
+/// The addresses of a line such as `7ffc1000-7ffc3000 rw-p ...`.
+fn mapping(line: &[u8]) -> Option<Range<usize>> {
+    let bounds = core::str::from_utf8(line.split(|&byte| byte == b' ').next()?).ok()?;
+    let (low, end) = bounds.split_once('-')?;
+    Some(usize::from_str_radix(low, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+}
+
+/// Calls `each` with the first bytes of every line of a file, until it returns `true`.
+fn each_line(name: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
+    let errno = errno();
+    // SAFETY: `name` is a C string.
+    let file = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let (mut bytes, mut line, mut used, mut is_done) = ([0u8; 1024], [0u8; 48], 0, file < 0);
+    while !is_done {
+        // SAFETY: the buffer is local and writable.
+        let count = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), bytes.len()) };
+        let Ok(count @ 1..) = usize::try_from(count) else { break };
+        for &byte in &bytes[..count] {
+            if byte == b'\n' {
+                is_done = is_done || each(&line[..used]);
+                used = 0;
+            } else if let Some(place) = line.get_mut(used) {
+                *place = byte;
+                used += 1;
+            }
+        }
+    }
+    if file >= 0 {
+        // SAFETY: `file` was opened above, and is closed once.
+        unsafe { libc::close(file) };
+    }
+    set_errno(errno);
+}
+
 /// Reads the first bytes of a file, as many as fit in `buffer`.
 fn read<'a>(name: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let errno = errno();
@@ -311,6 +359,17 @@ mod tests {
         assert_eq!(limit("/outer/inner"), 4096);
         assert_eq!(limit("/other"), usize::MAX);
         fs::remove_dir_all(&mount).expect("ours");
+    }
+
+    #[test]
+    fn the_mapping_of_a_local_holds_it_and_none_holds_address_0() {
+        let local = 0u8;
+        let here = (&raw const local).addr();
+        let mapping = mapping_of(here).expect("the stack is mapped");
+        assert!(mapping.contains(&here) && mapping.start.is_multiple_of(4096) && mapping.end.is_multiple_of(4096));
+        assert_eq!(mapping_of(0), None);
+        assert_eq!(super::mapping(b"7f00-7fff rw-p 0 00:00"), Some(0x7f00..0x7fff));
+        assert_eq!(super::mapping(b"nothing"), None);
     }
 
     #[test]

@@ -28,8 +28,9 @@ use super::tls;
 use crate::class::{self, CAP, COUNT};
 use crate::lock::Lock;
 use crate::steal;
+use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
 /// Bytes of an array: a power of two, so that the low bits of an address tell the end.
 ///
@@ -68,6 +69,16 @@ pub struct Cache {
     pub caps: [AtomicU8; COUNT],
     /// The next in the list of all caches, owned or spare; the lock of [`thread`](crate::thread) guards it.
     pub next: AtomicPtr<Cache>,
+    /// The owner's thread-local pointer, to which the bypass writes; null: there is no owner, or the pointer has no address.
+    pub word: AtomicPtr<AtomicPtr<Cache>>,
+    /// Unique among all caches, from 1 on; 0: not numbered.
+    pub number: AtomicU32,
+    /// The counters of the owner in the tracker, a `ThreadLane`; null: not looked up yet.
+    pub counters: AtomicPtr<c_void>,
+    /// Whether the tracker leaves alone what the owner allocates and frees.
+    pub untracked: AtomicBool,
+    /// The mapping that held the owner's stack when a call stack was last read: first address, and the address behind it.
+    pub mapping: [AtomicUsize; 2],
     /// The next in the list of spare caches.
     pub spare: AtomicPtr<Cache>,
     /// Whether the owner is in a slow path: a signal handler that interrupts it must take no lock.
@@ -177,7 +188,13 @@ pub fn small_class(bytes: usize) -> usize {
 /// Pushes a freed block of a class. `false`: the cache has no room, as always for class 0.
 #[inline(always)]
 pub fn push(block: *mut u8, class: usize) -> bool {
-    let top = top(head(), class);
+    push_to(head(), block, class)
+}
+
+/// Pushes a freed block of a class into the running thread's cache. `false`: the cache has no room.
+#[inline(always)]
+pub fn push_to(head: &Head, block: *mut u8, class: usize) -> bool {
+    let top = top(head, class);
     let at = top.load(Relaxed);
     if at.addr() & (ARRAY - 1) == 0 {
         return false;

@@ -6,7 +6,7 @@
 //! Asks from below: [`tls`], and the fields of the cache that the guard ([`Handler`](crate::Handler)) wrote.
 
 use super::cache::IN_SIGNAL;
-use super::{assigned, tls};
+use super::{assigned, bypass, tls};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Whether the running thread is in a signal handler.
@@ -32,7 +32,7 @@ fn was_left_by_jump() -> bool {
         return false;
     }
     cache.end_handlers();
-    tls::set(cache);
+    bypass::attach(cache);
     true
 }
 

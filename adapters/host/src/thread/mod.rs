@@ -4,9 +4,10 @@
 //! the next thread that starts; calls that it still makes allocate from and free into the spans.
 //! Asks from below: [`tls`]; a pthread key, whose destructor runs at a thread's end, after those of `thread_local`; the
 //! page heap for the memory of caches.
-//! heap for the memory of caches.
 
 mod batches;
+#[cfg_attr(not(feature = "track"), allow(dead_code, reason = "only the tracker turns it on"))]
+pub mod bypass;
 pub mod cache;
 mod check;
 mod handler;
@@ -41,12 +42,15 @@ pub struct Caches {
     next: *mut Cache,
     /// Whether the present search found caches in use, which may be idle at the next search.
     again: bool,
+    /// Number of caches that were made.
+    count: u32,
 }
 
 // SAFETY: caches live as long as the process; the lists are changed under the lock only.
 unsafe impl Send for Caches {}
 
-static CACHES: Lock<Caches> = Lock::new(Caches { all: null_mut(), spare: null_mut(), next: null_mut(), again: false });
+static CACHES: Lock<Caches> =
+    Lock::new(Caches { all: null_mut(), spare: null_mut(), next: null_mut(), again: false, count: 0 });
 
 /// Number, plus one, of the pthread key whose values are caches; 0: there is no key.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -87,6 +91,7 @@ pub fn forked(caches: &mut Caches) {
     caches.all = null_mut();
     caches.next = null_mut();
     let own = assigned();
+    bypass::forked();
     if let Some(cache) = own {
         caches.all = (&raw const *cache).cast_mut();
         cache.next.store(null_mut(), Relaxed);
@@ -115,11 +120,18 @@ pub fn current() -> Option<&'static Cache> {
     if is_in_handler() { None } else { assigned() }
 }
 
-/// The cache that the pthread key assigns to the running thread, attached or detached.
+/// The cache that is assigned to the running thread, attached or detached.
+#[inline]
 pub fn assigned() -> Option<&'static Cache> {
-    let value = key()?.get();
+    let value = tls::own().or_else(|| key().map(Key::get))?;
     // SAFETY: null, the mark of an ended thread, or a cache; caches live as long as the process.
     if value == ENDED { None } else { unsafe { value.cast::<Cache>().as_ref() } }
+}
+
+/// Assigns a cache, or [`ENDED`], to the running thread. Its end calls the key's destructor.
+fn assign(key: Key, value: *mut c_void) {
+    tls::set_own(value);
+    key.set(value);
 }
 
 /// Attaches the running thread's cache, or assigns a spare or a new one to the thread.
@@ -130,11 +142,11 @@ fn attach() -> Option<&'static Cache> {
     }
     if let Some(cache) = assigned() {
         if !backlog::is_for_calls() {
-            tls::set(cache);
+            bypass::attach(cache);
         }
         return Some(cache);
     }
-    if key().is_some_and(|key| key.get() == ENDED) {
+    if tls::own().or_else(|| key().map(Key::get)) == Some(ENDED) {
         return None;
     }
     let cache = pop_spare().or_else(new_cache)?;
@@ -142,7 +154,8 @@ fn attach() -> Option<&'static Cache> {
     tls::set(cache);
     // The C library may allocate in this call: the cache is already attached and serves it.
     if let Some(key) = key() {
-        key.set((&raw const *cache).cast_mut().cast());
+        assign(key, (&raw const *cache).cast_mut().cast());
+        bypass::begin(cache);
     }
     settings::read_environment();
     Some(cache)
@@ -171,6 +184,8 @@ fn new_cache() -> Option<&'static Cache> {
     // SAFETY: the cache was initialised above and is never freed; from here on it is only shared.
     let cache = unsafe { memory.as_ref() };
     let mut caches = CACHES.lock();
+    caches.count += 1;
+    cache.number.store(caches.count, Relaxed);
     cache.next.store(caches.all, Relaxed);
     caches.all = memory.as_ptr();
     Some(cache)
@@ -184,7 +199,7 @@ extern "C" fn thread_ended(value: *mut c_void) {
         return;
     }
     if let Some(key) = key() {
-        key.set(ENDED);
+        assign(key, ENDED);
     }
     if value == ENDED {
         return;
@@ -194,6 +209,7 @@ extern "C" fn thread_ended(value: *mut c_void) {
     let cache = unsafe { &*value.cast::<Cache>() };
     cache.end_handlers();
     let mut caches = CACHES.lock();
+    bypass::end(cache);
     cache.spare.store(caches.spare, Relaxed);
     caches.spare = value.cast();
     process::remove_thread();
@@ -311,9 +327,7 @@ pub fn enter_slow_path() -> SlowPath {
     let word = tls::get();
     // SAFETY: `word` names the thread's own cache, which lives as long as the process.
     let cache = if is_own(word) { Some(unsafe { &*word }) } else { assigned() };
-    let before = cache.is_some_and(|cache| cache.in_slow_path.swap(true, Relaxed));
-    compiler_fence(SeqCst);
-    SlowPath { cache, before }
+    SlowPath::enter(cache)
 }
 
 /// Clears the mark of [`enter_slow_path`] when its guard was forgotten.
@@ -328,6 +342,19 @@ pub fn leave_slow_path() {
 pub struct SlowPath {
     cache: Option<&'static Cache>,
     before: bool,
+}
+
+impl SlowPath {
+    /// Marks the running thread, whose cache this is. A signal handler between the load and the store restores what it found.
+    #[inline]
+    fn enter(cache: Option<&'static Cache>) -> Self {
+        let before = cache.is_some_and(|cache| cache.in_slow_path.load(Relaxed));
+        if let Some(cache) = cache {
+            cache.in_slow_path.store(true, Relaxed);
+        }
+        compiler_fence(SeqCst);
+        Self { cache, before }
+    }
 }
 
 impl Drop for SlowPath {

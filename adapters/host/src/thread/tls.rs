@@ -1,17 +1,20 @@
-//! The allocator's one thread-local variable: a pointer to the running thread's cache.
+//! The allocator's one thread-local variable: a pointer to the running thread's cache; and a second word, which names the cache also
+//! while the pointer does not.
 //!
 //! Promises upward: [`get`] is two instructions on x86-64 and four on AArch64, never allocates, and never returns null:
 //! for a thread without a cache it returns [`EMPTY`], with which every call takes the slow path. The variable has no
 //! destructor.
-//! Asks from below: the linker's initial-exec model. The variable takes 8 bytes of the thread-local space that the C
+//! Asks from below: the linker's initial-exec model. The variable takes 16 bytes of the thread-local space that the C
 //! library reserves for libraries loaded later (glibc: 1664 bytes). Feature `dynamic-tls`, and systems without this
 //! model, read a pthread key instead.
 
 use super::cache::{Cache, EMPTY};
+use core::ffi::c_void;
+use core::sync::atomic::AtomicPtr;
 
 #[cfg(all(target_os = "linux", not(feature = "dynamic-tls"), any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {
-    use super::{Cache, EMPTY};
+    use super::{AtomicPtr, Cache, EMPTY, c_void};
 
     // Defines the variable in assembly, since Rust's `-Z tls-model` is unstable. It holds `EMPTY` when a thread starts.
     core::arch::global_asm!(
@@ -20,9 +23,10 @@ mod imp {
         ".globl {word}",
         ".hidden {word}",
         ".type {word},@object",
-        ".size {word},8",
+        ".size {word},16",
         "{word}:",
         ".quad {empty}",
+        ".quad 0",
         ".popsection",
         word = sym TERRACE_CACHE,
         empty = sym EMPTY,
@@ -59,6 +63,70 @@ mod imp {
         }
     }
 
+    /// The value that [`set_own`] stored in the running thread; null before.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn own() -> Option<*mut c_void> {
+        let own: *mut c_void;
+        // SAFETY: reads a constant that the linker wrote, and the second word of this thread's variable.
+        unsafe {
+            core::arch::asm!("mov {0}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", "mov {0}, qword ptr fs:[{0} + 8]", out(reg) own, options(pure, readonly, nostack, preserves_flags));
+        }
+        Some(own)
+    }
+
+    /// Stores a value that stays, whichever cache the pointer names.
+    #[cfg(target_arch = "x86_64")]
+    pub fn set_own(own: *mut c_void) {
+        // SAFETY: writes only the second word of this thread's variable.
+        unsafe {
+            core::arch::asm!("mov {1}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", "mov qword ptr fs:[{1} + 8], {0}", in(reg) own, out(reg) _, options(nostack, preserves_flags));
+        }
+    }
+
+    /// Where the running thread's variable lies: another thread may write to it while this thread lives.
+    #[cfg(target_arch = "x86_64")]
+    pub fn word() -> *const AtomicPtr<Cache> {
+        let place: *const AtomicPtr<Cache>;
+        // SAFETY: adds two constants of this thread: the beginning of its variables, which lies at offset 0, and the offset.
+        unsafe {
+            core::arch::asm!("mov {0}, qword ptr fs:[0]", "add {0}, qword ptr [rip + terrace_cache_0_1@GOTTPOFF]", out(reg) place, options(pure, readonly, nostack));
+        }
+        place
+    }
+
+    /// The value that [`set_own`] stored in the running thread; null before.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub fn own() -> Option<*mut c_void> {
+        let own: *mut c_void;
+        // SAFETY: reads a constant that the linker wrote, and the second word of this thread's variable.
+        unsafe {
+            core::arch::asm!("adrp {1}, :gottprel:terrace_cache_0_1", "ldr {1}, [{1}, :gottprel_lo12:terrace_cache_0_1]", "mrs {0}, tpidr_el0", "add {0}, {0}, {1}", "ldr {0}, [{0}, #8]", out(reg) own, out(reg) _, options(pure, readonly, nostack, preserves_flags));
+        }
+        Some(own)
+    }
+
+    /// Stores a value that stays, whichever cache the pointer names.
+    #[cfg(target_arch = "aarch64")]
+    pub fn set_own(own: *mut c_void) {
+        // SAFETY: writes only the second word of this thread's variable.
+        unsafe {
+            core::arch::asm!("adrp {1}, :gottprel:terrace_cache_0_1", "ldr {1}, [{1}, :gottprel_lo12:terrace_cache_0_1]", "mrs {2}, tpidr_el0", "add {1}, {1}, {2}", "str {0}, [{1}, #8]", in(reg) own, out(reg) _, out(reg) _, options(nostack, preserves_flags));
+        }
+    }
+
+    /// Where the running thread's variable lies: another thread may write to it while this thread lives.
+    #[cfg(target_arch = "aarch64")]
+    pub fn word() -> *const AtomicPtr<Cache> {
+        let place: *const AtomicPtr<Cache>;
+        // SAFETY: adds two constants of this thread: the beginning of its variables, and the offset.
+        unsafe {
+            core::arch::asm!("adrp {1}, :gottprel:terrace_cache_0_1", "ldr {1}, [{1}, :gottprel_lo12:terrace_cache_0_1]", "mrs {0}, tpidr_el0", "add {0}, {0}, {1}", out(reg) place, out(reg) _, options(pure, readonly, nostack, preserves_flags));
+        }
+        place
+    }
+
     /// The running thread's pointer to its cache.
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
@@ -92,14 +160,28 @@ mod imp {
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 mod imp {
-    use super::{Cache, EMPTY};
+    use super::{AtomicPtr, Cache, EMPTY, c_void};
     use crate::os::Key;
     use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     /// Number of the pthread key, plus one; 0: not made yet.
     static KEY: AtomicU32 = AtomicU32::new(0);
 
-    extern "C" fn nothing(_: *mut core::ffi::c_void) {}
+    extern "C" fn nothing(_: *mut c_void) {}
+
+    /// `None`: the value under the key of [`thread`](crate::thread) is the thread's own.
+    #[inline(always)]
+    pub fn own() -> Option<*mut c_void> {
+        None
+    }
+
+    /// Does nothing: see [`own`].
+    pub fn set_own(_: *mut c_void) {}
+
+    /// Null: the value of a key lies where only the C library finds it.
+    pub fn word() -> *const AtomicPtr<Cache> {
+        core::ptr::null()
+    }
 
     /// The running thread's pointer to its cache.
     #[inline(always)]
@@ -123,4 +205,4 @@ mod imp {
     }
 }
 
-pub use imp::{get, set};
+pub use imp::{get, own, set, set_own, word};

@@ -184,6 +184,7 @@ impl ManagerBuilder {
         let min_free = AtomicU64::new(self.settings.of(&MIN_FREE).number());
         let is_memory = |made: &ManagedTier| made.storage.medium() == Medium::Memory;
         let stats = StatsRecorder::new(tiers.iter().position(is_memory).map_or(Tier::MAX, |at| at as Tier));
+        let debug = self.settings.of(&DEBUG).switches();
         let shared = Arc::new_cyclic(|own| ManagerShared {
             own: own.clone(),
             system_root,
@@ -194,13 +195,13 @@ impl ManagerBuilder {
             blank_bytes: Arc::default(),
             pinned_cap,
             min_free,
-            debug: self.settings.of(&DEBUG).switches(),
+            debug,
             on_pressure: self.on_pressure,
             staged: Semaphore::new((stage / chunk as u64) as usize),
             lease_gate: Arc::default(),
             moved: Notify::new(),
             process: Process::current(),
-            tracking: BufferTracking::new(own),
+            tracking: BufferTracking::new(own, debug),
             _worker: worker,
             maintenance: OnceLock::new(),
             state: Mutex::new(State::new(ledger, most)),

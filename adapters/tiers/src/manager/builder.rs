@@ -222,7 +222,8 @@ impl ManagerBuilder {
     /// Sets what the manager checks and tells of itself; nothing by default.
     ///
     /// `check`: every invariant, each second and when the manager ends; one that is broken aborts the process with a line.
-    /// `stats`: a line on standard error when it ends.
+    /// `stats`: a line on standard error when it ends. `leaks`: records of buffers from the beginning, and a list of those
+    /// live at the end; `sites`: the same with call stacks. These two need the feature `track`.
     pub fn debug(mut self, debug: DebugSwitches) -> Self {
         self.settings.set(&DEBUG, debug.into());
         self

@@ -46,7 +46,7 @@ impl Drop for ManagerShared {
 }
 
 /// A line on standard error; a process without that stream cannot be told.
-fn tell(text: &str) {
+pub(super) fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "terrace: {text}");
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::super::phase::PhaseEvent;
     use super::Manager;
     use std::process::{Command, Output};
-    use terrace_core::settings::DebugSwitches;
+    use terrace_core::settings::DEBUG;
 
     const CHILD: &str = "TERRACE_TEST_DEBUG_CHILD";
 
@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn a_manager_under_debug() {
         let Ok(what) = std::env::var(CHILD) else { return };
-        let debug = DebugSwitches { check: what.contains("check"), stats: what.contains("stats") };
+        let words: Vec<&str> = what.split(' ').filter(|word| DEBUG.parse(word).is_ok()).collect();
+        let debug = DEBUG.parse(&words.join(",")).map_or_else(|_| DEBUG.default, |words| words).switches();
         let manager = Manager::builder().memory(1 << 20).debug(debug).build().expect("it is built");
         let buffer = manager.allocate(100).expect("room");
         buffer.write(0, &[7; 100]).expect("written");
@@ -88,6 +89,9 @@ mod tests {
             // As if a copy had begun of which the ledger knows nothing.
             buffer.handle.buffer.phase.advance(PhaseEvent::Queue);
             (0..4).for_each(|_| manager.tick(0));
+        }
+        if what.contains("kept") {
+            std::mem::forget(buffer);
         }
     }
 
@@ -100,6 +104,24 @@ mod tests {
             "{stats}"
         );
         assert_eq!(told("check"), "");
+    }
+
+    /// A word that does not reach the tracker fails here.
+    #[test]
+    fn buffers_live_at_the_end_are_listed_where_that_is_asked_for() {
+        let told = |what: &str| String::from_utf8(child(what).stderr).expect("text");
+        assert_eq!([told("kept"), told("kept check"), told("check")], ["", "", ""]);
+        for word in ["leaks", "sites"] {
+            let said = told(&format!("kept {word}"));
+            if cfg!(feature = "track") {
+                assert!(said.starts_with("terrace: still live at the end: manager: 1 live block, 100 bytes"), "{said}");
+                assert_eq!(said.lines().any(|line| line.trim_start().starts_with("at ")), word == "sites", "{said}");
+                assert_eq!(told(word), "", "nothing is live");
+            } else {
+                let needs = "live buffers of managers need the feature `track`";
+                assert_eq!(said, format!("terrace: debug={word}: {needs}\n"));
+            }
+        }
     }
 
     #[test]

@@ -8,12 +8,13 @@
 use super::ManagerShared;
 use crate::ledger::BufferId;
 use std::sync::Weak;
+use terrace_core::settings::DebugSwitches;
 #[cfg(feature = "track")]
 use {
     super::Manager,
     std::sync::Arc,
     terrace_core::residence::Tier,
-    terrace_track::{Origin, Stamp, Tracker},
+    terrace_track::{Origin, Stamp, TrackMode, Tracker},
 };
 
 /// For what, and from where, a caller asked for a buffer.
@@ -44,11 +45,16 @@ fn key_of(id: BufferId) -> u64 {
 
 #[cfg(feature = "track")]
 impl BufferTracking {
-    pub(super) fn new(manager: &Weak<ManagerShared>) -> Self {
+    pub(super) fn new(manager: &Weak<ManagerShared>, debug: DebugSwitches) -> Self {
         let manager = Weak::clone(manager);
         let id_of = |key: u64| BufferId::from_parts(key as u32, (key >> 32) as u32);
         let locate = move |key| manager.upgrade()?.location_of(id_of(key));
-        Self { tracker: Arc::new(Tracker::new("manager", &["manager"]).locate_by(locate)) }
+        let tracker = Arc::new(Tracker::new("manager", &["manager"]).locate_by(locate));
+        if debug.records() {
+            tracker.set_mode(if debug.sites { TrackMode::Sites } else { TrackMode::Records });
+            tracker.print_leaks();
+        }
+        Self { tracker }
     }
 
     /// The origin of a request that the calling thread makes now.
@@ -73,7 +79,12 @@ impl BufferTracking {
 
 #[cfg(not(feature = "track"))]
 impl BufferTracking {
-    pub(super) fn new(_: &Weak<ManagerShared>) -> Self {
+    pub(super) fn new(_: &Weak<ManagerShared>, debug: DebugSwitches) -> Self {
+        static TOLD: std::sync::Once = std::sync::Once::new();
+        if debug.records() {
+            let said = format!("debug={debug:?}: live buffers of managers need the feature `track`");
+            TOLD.call_once(|| super::debug::tell(&said));
+        }
         Self {}
     }
 
