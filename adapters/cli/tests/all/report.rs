@@ -176,7 +176,7 @@ fn nothing_is_written_of_what_cannot_be_read_and_nothing_half() {
 }
 
 /// What a person does with the keyboard, and what the page then shows; written into the page's title.
-const KEYS: &str = "<script>
+const KEYS: &str = "<script>{
 const said = [], press = (target, key) => target.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
 const map = document.querySelector('#map canvas'), chart = document.querySelector('#memory svg');
 press(map, 'Home'); said.push(map.getAttribute('aria-valuenow'));
@@ -186,7 +186,7 @@ const before = document.documentElement.dataset.theme; press(document.body, 'd')
 said.push(document.querySelectorAll('section').length, document.documentElement.scrollWidth <= innerWidth);
 document.querySelector('#tags th:nth-child(3) button').click(); said.push(document.querySelector('#tags td').textContent);
 document.title = 'said ' + said.join(' ');
-</script></body>";
+}</script></body>";
 
 #[test]
 fn a_browser_draws_the_page_and_follows_keys() {
