@@ -46,7 +46,7 @@ impl StampedBlock {
         #[cfg(feature = "track")]
         {
             let Block { address, bytes, ticket, .. } = self.block;
-            self.block.ticket = ticket & (1 << (STAMP + 2)) - 1;
+            self.block.ticket = ticket & ((1 << (STAMP + 2)) - 1);
             home.tracker.freed(Stamp::from_bits((ticket >> STAMP) as u16 & !3), address, bytes);
         }
         #[cfg(not(feature = "track"))]

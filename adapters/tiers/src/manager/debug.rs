@@ -81,7 +81,7 @@ mod tests {
     fn a_manager_under_debug() {
         let Ok(what) = std::env::var(CHILD) else { return };
         let words: Vec<&str> = what.split(' ').filter(|word| DEBUG.parse(word).is_ok()).collect();
-        let debug = DEBUG.parse(&words.join(",")).map_or_else(|_| DEBUG.default, |words| words).switches();
+        let debug = DEBUG.parse(&words.join(",")).unwrap_or(DEBUG.default).switches();
         let manager = Manager::builder().memory(1 << 20).debug(debug).build().expect("it is built");
         let buffer = manager.allocate(100).expect("room");
         buffer.write(0, &[7; 100]).expect("written");
