@@ -7,8 +7,9 @@ use super::Session;
 use super::draw;
 use crate::failure::Failure;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -42,7 +43,10 @@ pub fn show(session: &mut Session) -> Result<usize, Failure> {
             is_stale = false;
         }
         let wait = session.next.saturating_duration_since(Instant::now()).min(GLANCE);
-        if event::poll(wait).map_err(failed)? {
+        if !is_there(wait) {
+            return Ok(SIGHUP as usize);
+        }
+        if event::poll(Duration::ZERO).map_err(failed)? {
             // A key, or another size.
             is_stale = true;
             match event::read().map_err(failed)? {
@@ -55,6 +59,20 @@ pub fn show(session: &mut Session) -> Result<usize, Failure> {
             number => return Ok(number),
         }
     }
+}
+
+/// Waits for input. `false`: the terminal is gone.
+///
+/// `crossterm` reads the end of a terminal for ever, so it must not be asked for input then.
+fn is_there(wait: Duration) -> bool {
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    let mut places = [PollFd::new(&stdout, PollFlags::empty()), PollFd::new(&stdin, PollFlags::IN)];
+    // Input from elsewhere than a terminal, which may be at its end, is not what `crossterm` reads.
+    let places = if stdin.is_terminal() { &mut places[..] } else { &mut places[..1] };
+    let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    // A signal ends the wait; the caller looks for signals next.
+    rustix::event::poll(places, Some(&wait)).is_err() || !places.iter().any(|place| place.revents().intersects(gone))
 }
 
 /// Does what a key says. `false`: ends.

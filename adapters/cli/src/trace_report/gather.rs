@@ -64,7 +64,8 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
         }
         match (event.kind, *block) {
             (EventKind::Allocate, _) => {
-                *block = Some(LiveBlock { bytes: event.bytes, born_us: event.time_us, tag: event.tag, site: event.site });
+                *block =
+                    Some(LiveBlock { bytes: event.bytes, born_us: event.time_us, tag: event.tag, site: event.site });
             }
             (EventKind::Resize, Some(old)) => *block = Some(LiveBlock { bytes: event.bytes, ..old }),
             (EventKind::Free, Some(old)) => {

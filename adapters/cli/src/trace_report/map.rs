@@ -49,7 +49,13 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
         column_bytes *= 2;
         moments = moments.into_iter().map(halve).collect();
     }
-    let columns: Vec<u64> = moments.iter().flat_map(BTreeMap::keys).copied().collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+    let columns: Vec<u64> = moments
+        .iter()
+        .flat_map(BTreeMap::keys)
+        .copied()
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect();
     let empty: Column = [0; TAGS + 1];
     let at = |moment: &BTreeMap<u64, Column>, column: &u64| moment.get(column).copied().unwrap_or(empty);
     let digits = |moment: &BTreeMap<u64, Column>, digit: &dyn Fn(&Column) -> u32| {

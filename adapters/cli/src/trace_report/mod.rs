@@ -41,7 +41,12 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("--perfetto, --speedscope and --pprof take one trace; give one".into()));
     }
     let json = args.json.as_ref().filter(|path| path.as_os_str() != "-");
-    let outputs: Vec<&Path> = [Some(&output), json].into_iter().flatten().chain(exports.into_iter().flatten()).map(PathBuf::as_path).collect();
+    let outputs: Vec<&Path> = [Some(&output), json]
+        .into_iter()
+        .flatten()
+        .chain(exports.into_iter().flatten())
+        .map(PathBuf::as_path)
+        .collect();
     input::refuse_overwrites(&args.traces, &outputs)?;
     outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))?;
     let mut traces = Vec::new();
@@ -70,7 +75,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     if let Some(path) = json {
         files.push((path, written.clone().into_bytes()));
     }
-    files.iter().try_for_each(|(path, text)| output::write_file(path, text).map_err(|error| Failure::output(path, error)))?;
+    files
+        .iter()
+        .try_for_each(|(path, text)| output::write_file(path, text).map_err(|error| Failure::output(path, error)))?;
     if args.json.is_some() && json.is_none() {
         return output::print(&written);
     }

@@ -70,7 +70,9 @@ mod tests {
         let page = page(&PageData { version: "0", source: "growing", traces: vec![trace] }).expect("a page");
         assert_eq!(page.matches("<script").count(), 2, "the data's and the page's own");
         assert_eq!(page.matches("</script").count(), 2);
-        assert!(page.contains("<title>&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;{style}&lt;!-- - terrace report</title>"));
+        assert!(page.contains(
+            "<title>&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;{style}&lt;!-- - terrace report</title>"
+        ));
         let (_, json) = page.split_once("id=\"data\">").expect("data");
         let (json, _) = json.split_once("</script>").expect("an end");
         let data: serde_json::Value = serde_json::from_str(json).expect("JSON");

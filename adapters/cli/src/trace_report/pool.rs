@@ -28,11 +28,16 @@ impl ReplayedPool {
         let room = ArenaCapacity::default();
         let records = (4 * slots).max(room.slots);
         let segments = room.segments * records.div_ceil(room.slots);
-        let parts = heap_parts(ArenaCapacity { slots: records, segments, ..room }, |branches| AnyFit::new(strategy, branches));
+        let parts =
+            heap_parts(ArenaCapacity { slots: records, segments, ..room }, |branches| AnyFit::new(strategy, branches));
         let fence = Delay::new(0);
         let pool: Result<Box<dyn Allocator>, _> = match source {
-            SourceKind::Growing => Arena::new(Growing::new(CAPACITY), fence, parts, settings).map(|pool| Box::new(pool) as _),
-            SourceKind::Segments => Arena::new(Segments::new(CAPACITY), fence, parts, settings).map(|pool| Box::new(pool) as _),
+            SourceKind::Growing => {
+                Arena::new(Growing::new(CAPACITY), fence, parts, settings).map(|pool| Box::new(pool) as _)
+            }
+            SourceKind::Segments => {
+                Arena::new(Segments::new(CAPACITY), fence, parts, settings).map(|pool| Box::new(pool) as _)
+            }
         };
         let pool = pool.map_err(|error| Failure::Pool { pool: "terrace", what: error.to_string() })?;
         Ok(Self { pool, blocks: vec![None; slots], failed: 0 })

@@ -73,7 +73,8 @@ impl Trace {
         let length = reader.progress().1;
         let template = length.map_or("{spinner} {msg}", |_| "{msg} {bar:40} {bytes} of {total_bytes}, {eta} left");
         let bar = progress::bar(length, template).with_message(format!("read {name}"));
-        let mut trace = Self { name, events: Vec::new(), slots: 0, copies: Vec::new(), marks: Vec::new(), texts: vec![] };
+        let mut trace =
+            Self { name, events: Vec::new(), slots: 0, copies: Vec::new(), marks: Vec::new(), texts: vec![] };
         let (mut begin, mut skipped) = (None, Vec::new());
         while let Some(entry) = reader.next().transpose()? {
             let event = entry.event;
@@ -115,7 +116,8 @@ impl Trace {
                 align_log2: event.align.max(1).trailing_zeros() as u8,
             });
             if trace.events.len() > EVENTS_MAX {
-                let text = format!("{}: more than {EVENTS_MAX} events; cut the trace, or take --min-size", path.display());
+                let text =
+                    format!("{}: more than {EVENTS_MAX} events; cut the trace, or take --min-size", path.display());
                 return Err(Failure::Usage(text));
             }
             if trace.events.len().is_multiple_of(1 << 16) {
@@ -126,7 +128,10 @@ impl Trace {
         let texts = reader.texts();
         trace.texts = (0..).map_while(|id| texts.get(id).map(str::to_owned)).collect();
         if trace.events.is_empty() {
-            let text = format!("{}: no event allocates, resizes or frees; record again with those switched on", path.display());
+            let text = format!(
+                "{}: no event allocates, resizes or frees; record again with those switched on",
+                path.display()
+            );
             return Err(Failure::Usage(text));
         }
         Ok(trace)

@@ -53,7 +53,10 @@ fn a_page_says_what_the_trace_did() {
     assert_eq!(blocks.iter().filter_map(|row| row.last()).sum::<u64>(), 2);
     let map = &trace["map"];
     let columns = map["addresses"].as_array().expect("columns").len();
-    assert!(columns > 0 && map["fill"].as_array().expect("moments").iter().all(|row| row.as_str().map(str::len) == Some(columns)));
+    assert!(
+        columns > 0
+            && map["fill"].as_array().expect("moments").iter().all(|row| row.as_str().map(str::len) == Some(columns))
+    );
 }
 
 #[test]
@@ -95,7 +98,16 @@ fn several_traces_are_one_page_whatever_their_names() {
 fn other_viewers_get_the_same_bytes() {
     let here = Sandbox::new();
     let trace = small(&here, "small.csv");
-    let words = ["report", trace.to_str().expect("a path"), "--perfetto", "p.json", "--speedscope", "s.json", "--pprof", "h.pb.gz"];
+    let words = [
+        "report",
+        trace.to_str().expect("a path"),
+        "--perfetto",
+        "p.json",
+        "--speedscope",
+        "s.json",
+        "--pprof",
+        "h.pb.gz",
+    ];
     let output = here.run(&words);
     assert!(output.status.success(), "{}", stderr(&output));
     let read = |name: &str| fs::read(here.path(name)).expect("a file");
@@ -190,9 +202,9 @@ document.title = 'said ' + said.join(' ');
 
 #[test]
 fn a_browser_draws_the_page_and_follows_keys() {
-    let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
-    });
+    let browser = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success()));
     let Some(browser) = browser else {
         println!("SKIP a_browser_draws_the_page_and_follows_keys: apt-get install chromium");
         return;

@@ -258,3 +258,26 @@ fn a_terminal_of_20_columns_and_5_lines_shows_what_fits() {
     assert!(Command::new("kill").args(["-TERM", children.trim()]).status().unwrap().success());
     tmux.shows("code 143");
 }
+
+/// The program is told to end, and the command ends, without a terminal to read from for ever.
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let name = "a_terminal_that_goes_away_ends_it";
+    if !have(name, "tmux", "tmux") || !have(name, "cc", "gcc libc6-dev") {
+        return;
+    }
+    let here = Sandbox::new();
+    compile(&here, &[]);
+    let command = format!("exec {} 2> said", top_command());
+    let tmux = Tmux::start("gone", ["80", "20"], &here.path("."), &command);
+    tmux.until("a row", |pane| pane.contains("blocks ") && has_row(pane));
+    let top = tmux.run(&["list-panes", "-F", "#{pane_pid}"]);
+    tmux.run(&["kill-server"]);
+    let start = Instant::now();
+    while Path::new(&format!("/proc/{}", top.trim())).exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = std::fs::read_to_string(here.path("said")).unwrap();
+    assert!(said.contains("sent SIGTERM to ./blocks"), "{said}");
+}

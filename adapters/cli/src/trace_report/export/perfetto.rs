@@ -16,7 +16,8 @@ pub fn perfetto(trace: &Trace, data: &TraceData) -> Vec<u8> {
     let mut events = vec![json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": data.name}})];
     let line = &data.timeline;
     for (at, time) in line.time_us.iter().enumerate() {
-        let counter = |name: &str, bytes: u64| json!({"ph": "C", "pid": 1, "ts": time, "name": name, "args": {"bytes": bytes}});
+        let counter =
+            |name: &str, bytes: u64| json!({"ph": "C", "pid": 1, "ts": time, "name": name, "args": {"bytes": bytes}});
         events.push(counter("live", line.live_bytes[at]));
         events.push(counter("reserved", line.reserved_bytes[at]));
         events.push(counter("largest free", line.largest_free_bytes[at]));
@@ -32,7 +33,9 @@ pub fn perfetto(trace: &Trace, data: &TraceData) -> Vec<u8> {
         let args = json!({"bytes": block.bytes, "site": trace.text(block.site), "owner": block.owner});
         let id = format!("{number:#x}");
         events.push(json!({"ph": "b", "cat": "block", "pid": 1, "tid": block.owner, "id": id, "ts": block.begin, "name": name, "args": args}));
-        events.push(json!({"ph": "e", "cat": "block", "pid": 1, "tid": block.owner, "id": id, "ts": block.end, "name": name}));
+        events.push(
+            json!({"ph": "e", "cat": "block", "pid": 1, "tid": block.owner, "id": id, "ts": block.end, "name": name}),
+        );
     }
     let mut text = json!({"displayTimeUnit": "ms", "traceEvents": events}).to_string().into_bytes();
     text.push(b'\n');

@@ -63,7 +63,9 @@ impl Strings {
 pub fn pprof(trace: &Trace) -> io::Result<Vec<u8>> {
     let mut profile = Message::default();
     let mut strings = Strings { numbers: HashMap::from([(String::new(), 0)]), texts: vec![String::new()] };
-    for (kind, unit) in [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")] {
+    for (kind, unit) in
+        [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")]
+    {
         profile.bytes(1, &value_type(&mut strings, kind, unit));
     }
     let mut functions: HashMap<String, u64> = HashMap::new();
