@@ -214,7 +214,7 @@ pub struct ConfigArgs {
     pub json: bool,
 }
 
-pub fn bytes(text: &str) -> Result<u64, String> {
+fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|allowed| format!("give {allowed}"))
 }
 

@@ -39,7 +39,7 @@ pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api
     terrace-device/track,terrace-tiers/track,terrace-track/serde";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
-const PROGRAMS: [(&str, &[&str]); 20] = [
+const PROGRAMS: [(&str, &[&str]); 21] = [
     ("cc", &["gcc", "libc6-dev"]),
     ("c++", &["g++"]),
     ("make", &["make"]),
@@ -60,6 +60,7 @@ const PROGRAMS: [(&str, &[&str]); 20] = [
     ("prometheus", &["prometheus"]),
     ("strace", &["strace"]),
     ("tmux", &["tmux"]),
+    ("chromium", &["chromium"]),
 ];
 
 /// Runs both.

@@ -21,7 +21,7 @@ const ALIKE: f64 = 0.10;
 
 /// A setting to change, and what that saves.
 #[derive(Clone, Debug, Serialize)]
-pub struct Advice {
+pub struct SettingAdvice {
     /// What to do, in a few words.
     pub title: String,
     /// What a replay says of it.
@@ -109,7 +109,7 @@ pub fn usual(source: SourceKind) -> Candidate {
 }
 
 /// The best settings by the first half of a trace; `None` where the usual ones are.
-pub fn best(trace: &Trace, source: SourceKind) -> Result<Option<(Candidate, Advice)>, Failure> {
+pub fn best(trace: &Trace, source: SourceKind) -> Result<Option<(Candidate, SettingAdvice)>, Failure> {
     let half = trace.events.len() / 2;
     let cuts = [(0, half), (0, half / 2), (half / 2, half), (half / 4, half / 4 * 3)];
     let parts = cuts.map(|(begin, end)| part(trace, begin, end));
@@ -183,7 +183,7 @@ fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
 }
 
 /// A candidate in words.
-fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -> Advice {
+fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -> SettingAdvice {
     let (mut titles, mut lines) = (Vec::new(), Vec::new());
     if candidate.strategy != own.strategy {
         titles.push("search the best fit".to_owned());
@@ -220,7 +220,7 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -
         true => ("reserved_bytes", before.reserved, after.reserved),
         false => ("source_calls", before.calls, after.calls),
     };
-    Advice { title, why, setting: lines.join("\n"), measure, before, after }
+    SettingAdvice { title, why, setting: lines.join("\n"), measure, before, after }
 }
 
 /// A size that is a whole number of its unit.

@@ -3,10 +3,10 @@
 //! Promises upward: valid values.
 //! Asks from below: the arguments that `replay` has too.
 
-use crate::args::bytes;
 use crate::pools::SourceKind;
 use clap::Args;
 use std::path::PathBuf;
+use terrace::config::parse_bytes;
 
 const REPORT_HELP: &str = "\
 Examples:
@@ -52,4 +52,8 @@ pub struct ReportArgs {
     /// Where to write allocations and memory at the end for pprof (of one trace).
     #[arg(long, value_name = "FILE")]
     pub pprof: Option<PathBuf>,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|allowed| format!("give {allowed}"))
 }

@@ -38,7 +38,7 @@ pub struct TraceData {
     pub map: MapData,
     /// Copies between tiers.
     pub copies: Vec<CopyData>,
-    pub advice: Vec<super::advice::Advice>,
+    pub advice: Vec<super::advice::SettingAdvice>,
 }
 
 /// Memory over time: each list has a value for each point.
@@ -79,8 +79,10 @@ pub struct TagData {
     pub live_bytes: u64,
 }
 
-/// Blocks by the powers of two of their size and of their life: row `r` holds sizes from 2^(`least_size` + r) bytes, column `c`
-/// lives from 2^`c` - 1 microseconds; the last column blocks that are live at the end.
+/// Blocks by the powers of two of their size and of their life.
+///
+/// Row `r` holds sizes from 2^(`least_size` + r) bytes, column `c` lives from 2^`c` - 1 microseconds; the last column holds blocks
+/// that are live at the end.
 #[derive(Serialize)]
 pub struct SizesData {
     pub least_size: u32,
@@ -99,7 +101,9 @@ pub struct LeakData {
     pub oldest_us: u64,
 }
 
-/// The address space of the replayed pool at some moments; addresses that no block had at any of them are left out.
+/// The address space of the replayed pool at some moments.
+///
+/// Addresses that no block had at any of them are left out.
 #[derive(Default, Serialize)]
 pub struct MapData {
     /// Bytes of a column.

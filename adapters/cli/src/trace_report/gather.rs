@@ -36,7 +36,7 @@ pub fn usual(source: SourceKind) -> ArenaSettings {
 
 /// A live block as the trace has it.
 #[derive(Clone, Copy, Default)]
-struct LiveBlock {
+struct TracedBlock {
     bytes: u64,
     born_us: u64,
     tag: u32,
@@ -51,7 +51,7 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
     let shown: Vec<u32> = tags.iter().take(SERIES).map(|(number, _)| *number).collect();
     let mut sizes = Sizes::default();
     let mut pool = ReplayedPool::new(source, usual(source), Fit::Good, trace.slots)?;
-    let mut blocks = vec![None::<LiveBlock>; trace.slots];
+    let mut blocks = vec![None::<TracedBlock>; trace.slots];
     let (mut by_tag, mut timeline) = (vec![0u64; shown.len() + 1], TimelineData::default());
     let mut series = vec![Vec::new(); shown.len() + 1];
     let mut next = samples.iter().peekable();
@@ -65,9 +65,9 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
         match (event.kind, *block) {
             (EventKind::Allocate, _) => {
                 *block =
-                    Some(LiveBlock { bytes: event.bytes, born_us: event.time_us, tag: event.tag, site: event.site });
+                    Some(TracedBlock { bytes: event.bytes, born_us: event.time_us, tag: event.tag, site: event.site });
             }
-            (EventKind::Resize, Some(old)) => *block = Some(LiveBlock { bytes: event.bytes, ..old }),
+            (EventKind::Resize, Some(old)) => *block = Some(TracedBlock { bytes: event.bytes, ..old }),
             (EventKind::Free, Some(old)) => {
                 sizes.add(old.bytes, Some(event.time_us - old.born_us));
                 *block = None;
@@ -90,7 +90,7 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
     let names = shown.iter().map(|tag| trace.text(*tag).to_owned()).chain(["(all others)".to_owned()]);
     timeline.by_tag = names.zip(series).map(|(tag, live_bytes)| TagSeries { tag, live_bytes }).collect();
     timeline.by_tag.retain(|series| series.live_bytes.iter().any(|live| *live > 0));
-    let live: Vec<LiveBlock> = blocks.into_iter().flatten().collect();
+    let live: Vec<TracedBlock> = blocks.into_iter().flatten().collect();
     live.iter().for_each(|block| sizes.add(block.bytes, None));
     let stats = pool.stats();
     Ok(TraceData {
@@ -160,7 +160,7 @@ fn tags(trace: &Trace) -> Vec<(u32, TagData)> {
 }
 
 /// What is live at the end by tag and call site, the most bytes first.
-fn leaks(trace: &Trace, live: &[LiveBlock]) -> Vec<LeakData> {
+fn leaks(trace: &Trace, live: &[TracedBlock]) -> Vec<LeakData> {
     let end = trace.duration_us();
     let mut groups: HashMap<(u32, u32), LeakData> = HashMap::new();
     for block in live {

@@ -21,9 +21,11 @@ const MOMENTS: usize = 128;
 const TAGS: usize = 9;
 
 /// What lies in a column: bytes of each tag that is told apart, and of the rest.
-type Column = [u64; TAGS + 1];
+type ColumnBytes = [u64; TAGS + 1];
 
-/// Replays a trace and looks at the pool's blocks at equal steps of events. `peak` is the most that the pool reserves.
+/// Replays a trace and looks at the pool's blocks at equal steps of events.
+///
+/// `peak` is the most that the pool reserves.
 pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Result<MapData, Failure> {
     let mut pool = ReplayedPool::new(source, usual(source), Fit::Good, trace.slots)?;
     let mut column_bytes = (peak / COLUMNS as u64).max(64).next_power_of_two();
@@ -42,7 +44,7 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
         }
     }
     // Small blocks far apart may take more columns than the peak says.
-    let count = |moments: &[BTreeMap<u64, Column>]| {
+    let count = |moments: &[BTreeMap<u64, ColumnBytes>]| {
         moments.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>().len()
     };
     while count(&moments) > COLUMNS {
@@ -56,17 +58,17 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
         .collect::<std::collections::BTreeSet<_>>()
         .into_iter()
         .collect();
-    let empty: Column = [0; TAGS + 1];
-    let at = |moment: &BTreeMap<u64, Column>, column: &u64| moment.get(column).copied().unwrap_or(empty);
-    let digits = |moment: &BTreeMap<u64, Column>, digit: &dyn Fn(&Column) -> u32| {
+    let empty: ColumnBytes = [0; TAGS + 1];
+    let at = |moment: &BTreeMap<u64, ColumnBytes>, column: &u64| moment.get(column).copied().unwrap_or(empty);
+    let digits = |moment: &BTreeMap<u64, ColumnBytes>, digit: &dyn Fn(&ColumnBytes) -> u32| {
         columns.iter().filter_map(|column| char::from_digit(digit(&at(moment, column)), 16)).collect::<String>()
     };
-    let fill = |column: &Column| {
+    let fill = |column: &ColumnBytes| {
         let bytes = column.iter().sum::<u64>().min(column_bytes);
         // Any bytes at all are seen.
         (bytes as u128 * 15).div_ceil(u128::from(column_bytes)) as u32
     };
-    let tag = |column: &Column| {
+    let tag = |column: &ColumnBytes| {
         let highest = column.iter().enumerate().max_by_key(|(at, bytes)| (**bytes, std::cmp::Reverse(*at)));
         highest.map_or(TAGS as u32, |(at, _)| at as u32)
     };
@@ -83,8 +85,8 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
 }
 
 /// Bytes by column and tag.
-fn moment(pool: &ReplayedPool, tags: &[u32], shown: &[u32], column_bytes: u64) -> BTreeMap<u64, Column> {
-    let mut columns: BTreeMap<u64, Column> = BTreeMap::new();
+fn moment(pool: &ReplayedPool, tags: &[u32], shown: &[u32], column_bytes: u64) -> BTreeMap<u64, ColumnBytes> {
+    let mut columns: BTreeMap<u64, ColumnBytes> = BTreeMap::new();
     for (slot, block) in pool.live() {
         let tag = shown.iter().take(TAGS).position(|other| *other == tags[slot as usize]).unwrap_or(TAGS);
         let (mut at, end) = (block.address, block.address + block.bytes);
@@ -99,8 +101,8 @@ fn moment(pool: &ReplayedPool, tags: &[u32], shown: &[u32], column_bytes: u64) -
 }
 
 /// Joins every two columns.
-fn halve(moment: BTreeMap<u64, Column>) -> BTreeMap<u64, Column> {
-    let mut halved: BTreeMap<u64, Column> = BTreeMap::new();
+fn halve(moment: BTreeMap<u64, ColumnBytes>) -> BTreeMap<u64, ColumnBytes> {
+    let mut halved: BTreeMap<u64, ColumnBytes> = BTreeMap::new();
     for (column, bytes) in moment {
         let into = halved.entry(column / 2).or_insert([0; TAGS + 1]);
         into.iter_mut().zip(bytes).for_each(|(into, bytes)| *into += bytes);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! Trace ──► gather: two replays ──► TraceData ──┐
-//!   │ ────► advice: replays of parts ──► Advice ┴─► page (HTML), --json
+//!   │ ────► advice: replays of parts ──► SettingAdvice ┴─► page (HTML), --json
 //!   └─────► export: Perfetto, speedscope, pprof
 //! ```
 

@@ -12,9 +12,9 @@ use std::io::{self, Write};
 
 /// A protobuf message: fields of numbers, bytes and packed numbers, which is all that a profile needs.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct ProtobufMessage(Vec<u8>);
 
-impl Message {
+impl ProtobufMessage {
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -61,7 +61,7 @@ impl Strings {
 
 /// The file's bytes.
 pub fn pprof(trace: &Trace) -> io::Result<Vec<u8>> {
-    let mut profile = Message::default();
+    let mut profile = ProtobufMessage::default();
     let mut strings = Strings { numbers: HashMap::from([(String::new(), 0)]), texts: vec![String::new()] };
     for (kind, unit) in
         [("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")]
@@ -77,7 +77,7 @@ pub fn pprof(trace: &Trace) -> io::Result<Vec<u8>> {
             let next = functions.len() as u64 + 1;
             *functions.entry(frame).or_insert(next)
         });
-        let mut sample = Message::default();
+        let mut sample = ProtobufMessage::default();
         sample.packed(1, locations.collect::<Vec<_>>());
         sample.packed(2, [sum.allocations, sum.allocated_bytes, sum.live_blocks, sum.live_bytes]);
         profile.bytes(2, &sample.0);
@@ -85,14 +85,14 @@ pub fn pprof(trace: &Trace) -> io::Result<Vec<u8>> {
     let mut functions: Vec<(String, u64)> = functions.into_iter().collect();
     functions.sort_by_key(|(_, id)| *id);
     for (_, id) in &functions {
-        let (mut line, mut location) = (Message::default(), Message::default());
+        let (mut line, mut location) = (ProtobufMessage::default(), ProtobufMessage::default());
         line.number(1, *id);
         location.number(1, *id);
         location.bytes(4, &line.0);
         profile.bytes(4, &location.0);
     }
     for (name, id) in &functions {
-        let mut function = Message::default();
+        let mut function = ProtobufMessage::default();
         let name = strings.number(name);
         function.number(1, *id);
         function.number(2, name);
@@ -113,7 +113,7 @@ pub fn pprof(trace: &Trace) -> io::Result<Vec<u8>> {
 }
 
 fn value_type(strings: &mut Strings, kind: &str, unit: &str) -> Vec<u8> {
-    let mut message = Message::default();
+    let mut message = ProtobufMessage::default();
     message.number(1, strings.number(kind));
     message.number(2, strings.number(unit));
     message.0
