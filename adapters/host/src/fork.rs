@@ -55,6 +55,10 @@ extern "C" fn child() {
 fn done(is_child: bool) {
     // `prepare` took no locks: a signal handler forked inside a slow path.
     if !process::end_fork() {
+        if is_child {
+            process::set_forked();
+            track::forked();
+        }
         return;
     }
     // SAFETY: `prepare` took this lock and forgot the guard.

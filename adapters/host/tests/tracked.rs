@@ -224,6 +224,64 @@ fn a_call_stack_begins_with_the_code_that_asked() {
     assert_eq!(live.groups().groups.iter().filter(|group| group.bytes >= 1 << 20).count(), 1);
 }
 
+/// Frees of blocks from before make the gauge of live bytes negative, and the next switch begins with that.
+#[test]
+fn a_peak_is_right_after_frees_of_what_was_never_counted() {
+    let tracking = Tracking::new(TrackMode::Off);
+    let older: Vec<_> = (0..100).map(|_| vec![1u8; 1 << 20]).collect();
+    tracking.0.set_mode(TrackMode::Counters);
+    drop(older);
+    tracking.0.set_mode(TrackMode::Off);
+    tracking.0.set_mode(TrackMode::Counters);
+    drop(black_box(vec![1u8; 1 << 20]));
+    drop(black_box(vec![1u8; 300 << 20]));
+    // To within what threads keep to themselves.
+    let total = tracking.0.total();
+    assert!((299 << 20..303 << 20).contains(&total.peak_bytes), "{total:?}");
+}
+
+/// What a list takes, and its drop, are counted alike.
+#[test]
+fn queries_leave_counters_as_they_are() {
+    let tracking = Tracking::new(TrackMode::Counters);
+    let scope = tracking.0.scope();
+    (0..100).for_each(|_| drop(black_box(tracking.0.by_tag())));
+    let did = scope.end();
+    assert_eq!((did.allocations, did.bytes), (did.frees, did.freed_bytes), "{did}");
+}
+
+/// A record of a block of such a heap would stay behind when the heap goes.
+#[test]
+fn a_large_block_of_a_heap_that_is_resized_has_no_record() {
+    let tracking = Tracking::new(TrackMode::Records);
+    let heap = Heap::new().expect("a heap");
+    let block = heap.allocate(Layout::from_size_align(1 << 20, 16).expect("a layout")).expect("memory");
+    // SAFETY: a live block, which only this test uses.
+    let grown = unsafe { terrace_host::api::resize(block.as_ptr(), 2 << 20, 16) };
+    assert!(!grown.is_null());
+    // What had to move is a block of the global heap, and has a record.
+    let has_record = find(&tracking.0.live(), grown.addr() as u64).is_some();
+    assert_eq!(has_record, grown != block.as_ptr());
+    // SAFETY: the block that was resized; it is not used again.
+    unsafe { terrace_host::api::free(grown) };
+}
+
+#[test]
+fn modes_are_switched_by_threads_at_once() {
+    let tracking = Tracking::new(TrackMode::Off);
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                (0..300).for_each(|_| _ = Global::tracker().set_mode(TrackMode::ALL[random.usize(..4)]));
+            });
+        }
+    });
+    tracking.0.set_mode(TrackMode::Records);
+    let kept = vec![1u8; 777];
+    assert!(find(&tracking.0.live(), address(&kept)).is_some());
+}
+
 /// Each thread allocates, passes on, resizes and frees while the mode changes; then what is live is exactly what is kept.
 #[test]
 fn modes_change_under_threads_that_allocate() {
@@ -295,6 +353,8 @@ fn a_signal_handler_allocates_while_a_call_is_tracked() {
             send.send(unsafe { libc::pthread_self() }).expect("the test receives");
             while !stop.load(Relaxed) {
                 drop(black_box([1, 10, 100, 1000].map(|size| vec![1u8; size])));
+                // A reader of the lists holds locks too.
+                drop(black_box(Global::tracker().live()));
             }
         });
         let thread = receive.recv().expect("the worker sends");

@@ -42,11 +42,13 @@ impl Baseline {
 }
 
 impl PeakGauge {
-    /// Adds to the live bytes; returns the peak.
+    /// Adds to the live bytes; returns the peak beyond those at the last restart.
     fn shift(&self, by: i64) -> u64 {
         let live = self.live.fetch_add(by, Ordering::Relaxed).wrapping_add(by);
-        let peak = self.peak.load(Ordering::Relaxed);
-        if live > peak { self.peak.fetch_max(live, Ordering::Relaxed).max(live) as u64 } else { peak as u64 }
+        if live > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(live, Ordering::Relaxed);
+        }
+        self.peak()
     }
 
     /// The most live bytes beyond those at the last restart.

@@ -50,6 +50,11 @@ impl<A: Allocator + Clone> Tracker<A> {
         }
     }
 
+    /// Counts an allocation under no tag, of a caller with a number or without.
+    pub fn count_allocation_on(&self, thread: u32, bytes: u64) {
+        self.count_new(thread, Tag::NONE, bytes);
+    }
+
     /// Counts a free under no tag, of a caller with a number or without.
     pub fn count_free_on(&self, thread: u32, bytes: u64) {
         self.count_old(thread, Tag::NONE, bytes);

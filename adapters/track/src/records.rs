@@ -76,23 +76,28 @@ impl<A: Allocator + Clone> RecordTable<A> {
         (at, &self.shards[at].state)
     }
 
-    /// Keeps a record, in place of an older one with the same key; false if there is no memory for it.
+    /// Keeps a record, in place of an older one with the same key, which is returned.
+    ///
+    /// # Errors
+    /// There is no memory for it.
     #[inline]
-    pub(crate) fn insert(&self, mut record: TrackRecord) -> bool {
+    pub(crate) fn insert(&self, mut record: TrackRecord) -> Result<Option<TrackRecord>, ()> {
         let hash = hash_of(record.key);
         let (at, shard) = self.shard(hash);
         let mut state = shard.lock();
         let ShardState { table, kept } = &mut *state;
         if table.try_reserve(1, |other| hash_of(other.key)).is_err() {
-            return false;
+            return Err(());
         }
         record.id = *kept * SHARDS as u64 + at as u64;
         *kept += 1;
         match table.find_mut(hash, |other| other.key == record.key) {
-            Some(older) => *older = record,
-            None => _ = table.insert_unique(hash, record, |other| hash_of(other.key)),
+            Some(older) => Ok(Some(core::mem::replace(older, record))),
+            None => {
+                table.insert_unique(hash, record, |other| hash_of(other.key));
+                Ok(None)
+            }
         }
-        true
     }
 
     /// Removes the record of a key, if there is one.

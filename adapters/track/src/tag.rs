@@ -50,8 +50,12 @@ impl Tag {
         if name.is_empty() {
             return Self::NONE;
         }
-        if let Some(tag) = NAMES.lock().tags.get(name) {
-            return *tag;
+        {
+            let all = NAMES.lock();
+            let is_full = all.names.len() + 1 >= usize::from(Self::OTHER.0);
+            if let Some(tag) = all.tags.get(name).copied().or(is_full.then_some(Self::OTHER)) {
+                return tag;
+            }
         }
         let kept = Box::leak(name.to_owned().into_boxed_str());
         let mut all = NAMES.lock();

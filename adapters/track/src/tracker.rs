@@ -258,11 +258,14 @@ impl<A: Allocator + Clone> Tracker<A> {
         }
         let born = self.time.now().as_nanos() as u64;
         let record = TrackRecord { key, id: 0, bytes, born, site: origin.site, tag: origin.tag, place };
-        let recorded = self.records.insert(record);
-        if !recorded {
-            self.unrecorded.fetch_add(1, Ordering::Relaxed);
+        let kept = self.records.insert(record);
+        match kept {
+            // Its free was not told: an owner without stamps may free while it is looked away from.
+            Ok(Some(older)) => self.count_old(thread, older.tag, older.bytes),
+            Ok(None) => {}
+            Err(()) => _ = self.unrecorded.fetch_add(1, Ordering::Relaxed),
         }
-        Stamp::new(origin.tag, recorded)
+        Stamp::new(origin.tag, kept.is_ok())
     }
 
     /// Tells the gauges of a lane; returns the stamp of a block without a record.
@@ -301,7 +304,7 @@ impl<A: Allocator + Clone> Tracker<A> {
     }
 
     /// Counts an allocation; makes the thread's counters.
-    fn count_new(&self, thread: u32, tag: Tag, bytes: u64) {
+    pub(crate) fn count_new(&self, thread: u32, tag: Tag, bytes: u64) {
         match self.own_lane(thread) {
             Some(lane) => lane.allocated(tag, bytes, true, &self.gauges),
             None => self.shared.allocated(tag, bytes, false, &self.gauges),

@@ -200,11 +200,15 @@ pub fn resize(block: *mut u8, bytes: usize, align: usize) -> *mut u8 {
     let before = usable(block);
     let shrinks = bytes.next_multiple_of(PAGE) < before;
     // Before the old place can be another thread's. A block that stays as it is counts as allocated anew.
-    track::freed(block, before);
+    let is_told = tables().is_some_and(|tables| tables.span(slice_of(tables, block)).heap.load(Relaxed) == 0);
+    if is_told {
+        track::freed(block, before);
+    }
     let resized = resize_claimed(block, bytes, growth);
     match NonNull::new(resized) {
-        Some(resized) => track::allocated(resized.as_ptr(), usable(resized.as_ptr())),
-        None => track::allocated(block, before),
+        _ if !is_told => {}
+        Some(resized) => track::resized(resized.as_ptr(), usable(resized.as_ptr())),
+        None => track::resized(block, before),
     }
     if !resized.is_null() && shrinks {
         purge::note_free();

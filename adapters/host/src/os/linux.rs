@@ -288,14 +288,17 @@ fn mapping(line: &[u8]) -> Option<Range<usize>> {
 }
 
 /// Calls `each` with the first bytes of every line of a file, until it returns `true`.
+///
+/// By system calls, not by the C library's functions: those may cancel the thread, or be another library's that allocates.
 fn each_line(name: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
     let errno = errno();
     // SAFETY: `name` is a C string.
-    let file = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let file =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let (mut bytes, mut line, mut used, mut is_done) = ([0u8; 1024], [0u8; 48], 0, file < 0);
     while !is_done {
         // SAFETY: the buffer is local and writable.
-        let count = unsafe { libc::read(file, bytes.as_mut_ptr().cast(), bytes.len()) };
+        let count = unsafe { libc::syscall(libc::SYS_read, file, bytes.as_mut_ptr(), bytes.len()) };
         let Ok(count @ 1..) = usize::try_from(count) else { break };
         for &byte in &bytes[..count] {
             if byte == b'\n' {
@@ -309,7 +312,7 @@ fn each_line(name: &CStr, mut each: impl FnMut(&[u8]) -> bool) {
     }
     if file >= 0 {
         // SAFETY: `file` was opened above, and is closed once.
-        unsafe { libc::close(file) };
+        unsafe { libc::syscall(libc::SYS_close, file) };
     }
     set_errno(errno);
 }

@@ -163,11 +163,11 @@ impl Key {
         unsafe { libc::pthread_getspecific(self.0) }
     }
 
-    /// Sets this thread's value.
-    pub fn set(self, value: *mut c_void) {
+    /// Sets this thread's value; `false` without memory.
+    pub fn set(self, value: *mut c_void) -> bool {
         // SAFETY: the key was made by `new`. Without memory the call sets nothing, and the thread's cache is lost when
         // it ends.
-        unsafe { libc::pthread_setspecific(self.0, value) };
+        unsafe { libc::pthread_setspecific(self.0, value) == 0 }
     }
 
     /// Deletes the key: its destructor is not called any more.

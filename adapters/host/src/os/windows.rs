@@ -212,9 +212,9 @@ impl Key {
     }
 
     /// Sets this thread's value.
-    pub fn set(self, value: *mut c_void) {
+    pub fn set(self, value: *mut c_void) -> bool {
         // SAFETY: the slot was made by `new`.
-        unsafe { FlsSetValue(self.0, value) };
+        unsafe { FlsSetValue(self.0, value) != 0 }
     }
 
     /// Frees the slot: its callback is not called for threads that end later.

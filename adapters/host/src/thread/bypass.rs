@@ -27,11 +27,11 @@ pub fn is_on() -> bool {
 ///
 /// `false`: on is not possible, since threads have no key to find their caches by.
 pub fn set(on: bool) -> bool {
+    let _busy = enter_slow_path();
+    let caches = CACHES.lock();
     if on && key().is_none() {
         return false;
     }
-    let _busy = enter_slow_path();
-    let caches = CACHES.lock();
     ON.store(on, Relaxed);
     fence(SeqCst);
     let mut at = caches.all;
@@ -71,14 +71,19 @@ pub fn attach(cache: &Cache) {
 }
 
 /// The running thread got its cache, which its pointer names: from here on the bypass reaches it.
-pub fn begin(cache: &Cache) {
-    cache.word.store(tls::word().cast_mut(), Relaxed);
+///
+/// `ends`: whether its end will be seen, which takes the pointer back.
+pub fn begin(cache: &Cache, ends: bool) {
+    if ends {
+        cache.word.store(tls::word().cast_mut(), Relaxed);
+    }
     attach(cache);
 }
 
 /// The running thread ends. The caller must hold the lock of all caches.
 pub fn end(cache: &Cache) {
     cache.word.store(core::ptr::null_mut(), Relaxed);
+    cache.mapping.iter().for_each(|bound| bound.store(0, Relaxed));
     cache.untracked.store(false, Relaxed);
 }
 

@@ -68,6 +68,8 @@ pub fn init() {
 /// Deletes the key before the library is unloaded, so that ending threads do not call it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub fn delete_key() {
+    // A process may end in a handler that interrupted a holder of this lock.
+    let _caches = CACHES.try_lock();
     if let Some(key) = key() {
         KEY.store(0, Relaxed);
         key.delete();
@@ -128,10 +130,10 @@ pub fn assigned() -> Option<&'static Cache> {
     if value == ENDED { None } else { unsafe { value.cast::<Cache>().as_ref() } }
 }
 
-/// Assigns a cache, or [`ENDED`], to the running thread. Its end calls the key's destructor.
-fn assign(key: Key, value: *mut c_void) {
+/// Assigns a cache, or [`ENDED`], to the running thread; returns whether its end calls the key's destructor.
+fn assign(key: Key, value: *mut c_void) -> bool {
     tls::set_own(value);
-    key.set(value);
+    key.set(value)
 }
 
 /// Attaches the running thread's cache, or assigns a spare or a new one to the thread.
@@ -154,8 +156,8 @@ fn attach() -> Option<&'static Cache> {
     tls::set(cache);
     // The C library may allocate in this call: the cache is already attached and serves it.
     if let Some(key) = key() {
-        assign(key, (&raw const *cache).cast_mut().cast());
-        bypass::begin(cache);
+        let ends = assign(key, (&raw const *cache).cast_mut().cast());
+        bypass::begin(cache, ends);
     }
     settings::read_environment();
     Some(cache)

@@ -7,7 +7,7 @@ use crate::{report, settings};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[inline(always)]
-pub fn allocated(_: *mut u8, _: usize) {}
+pub fn resized(_: *mut u8, _: usize) {}
 
 #[inline(always)]
 pub fn freed(_: *mut u8, _: usize) {}

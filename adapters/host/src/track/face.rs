@@ -3,8 +3,9 @@
 //! Promises upward: what a call here allocates for itself is not tracked.
 //! Asks from below: [`bypass`], so that every call comes to the hooks.
 
-use super::hooks::{TRACKER, set_calls};
+use super::hooks::{TRACKER, Untracked, set_calls};
 use super::memory::PageMemory;
+use crate::lock::Lock;
 use crate::thread::{self, bypass};
 use crate::{os, process, settings};
 use alloc::boxed::Box;
@@ -17,6 +18,9 @@ use terrace_track::{LiveList, Scope, ScopeStats, TagStats, TagTable, TrackMode, 
 
 /// Whether live blocks are listed when the process ends.
 static LISTS_LEAKS: AtomicBool = AtomicBool::new(false);
+
+/// Held while the mode changes.
+static SWITCH: Lock<()> = Lock::new(());
 
 /// Whether the environment's mode was taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -59,10 +63,15 @@ impl HeapTracker {
     /// `false`: the tracker stays off, in a forked child, or where the C library has no thread key left. On systems other than Linux on x86-64 or AArch64 a thread notices the change at its next call that
     /// its cache cannot serve.
     pub fn set_mode(&self, mode: TrackMode) -> bool {
-        let tracker = if mode == TrackMode::Off { TRACKER.get() } else { Some(made()) };
-        let Some(tracker) = tracker else { return true };
+        if mode == TrackMode::Off && TRACKER.get().is_none() {
+            return true;
+        }
+        // A handler may have interrupted a caller that holds a lock.
+        let tracker = if thread::has_interrupted_slow_path() { None } else { made() };
+        let Some(tracker) = tracker.filter(|_| !process::is_forked()) else { return false };
         untracked(|| {
-            if mode != TrackMode::Off && (process::is_forked() || !bypass::set(true)) {
+            let _switching = SWITCH.lock();
+            if mode != TrackMode::Off && !bypass::set(true) {
                 return false;
             }
             let before = tracker.mode();
@@ -87,7 +96,9 @@ impl HeapTracker {
 
     /// Sets how many return addresses of a call stack are kept: 1 to 32; 16 unless set.
     pub fn set_site_depth(&self, frames: usize) {
-        made().set_site_depth(frames);
+        if let Some(tracker) = made() {
+            tracker.set_site_depth(frames);
+        }
     }
 
     /// All recorded blocks that are live, oldest first. O(n log n).
@@ -126,7 +137,8 @@ impl HeapTracker {
     /// ```
     pub fn scope(&self) -> HeapScope {
         let number = thread::own_cache().map_or(0, |cache| cache.number.load(Relaxed));
-        untracked(|| HeapScope { scope: Some(made().scope_on(number)), _thread: PhantomData })
+        let tracker = made();
+        untracked(|| HeapScope { scope: tracker.map(|tracker| tracker.scope_on(number)), _thread: PhantomData })
     }
 
     /// Whether blocks that are live when the process ends are listed on standard error (Linux).
@@ -175,30 +187,25 @@ impl fmt::Debug for HeapScope {
     }
 }
 
-/// The tracker, made now if it was not.
-fn made() -> &'static Tracker<PageMemory> {
-    untracked(|| {
+/// The tracker, made now if it was not; `None` in a forked child, whose parent may have been making it.
+fn made() -> Option<&'static Tracker<PageMemory>> {
+    if process::is_forked() {
+        return TRACKER.get();
+    }
+    Some(untracked(|| {
         TRACKER.call_once(|| {
             let clock = || Duration::from_millis(os::milliseconds());
             Tracker::new_in("the process's heap", &["host memory"], Box::new(clock), PageMemory)
         })
-    })
+    }))
 }
 
-/// Calls `body`, whose allocations and frees the tracker leaves alone.
+/// Calls `body`, whose allocations get no record.
+///
+/// A signal handler meanwhile takes no lock of the tracker: it takes blocks from the emergency pool, and its frees wait.
 fn untracked<R>(body: impl FnOnce() -> R) -> R {
-    /// Ends it, also when the body panics.
-    struct Outer(bool);
-
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            if let Some(cache) = thread::current() {
-                cache.untracked.store(self.0, Relaxed);
-            }
-        }
-    }
-
-    let _outer = Outer(thread::current().is_some_and(|cache| cache.untracked.swap(true, Relaxed)));
+    let _only = thread::current().and_then(Untracked::begin);
+    let _busy = thread::enter_slow_path();
     body()
 }
 
@@ -226,6 +233,8 @@ pub fn end() {
     if !LISTS_LEAKS.load(Relaxed) || thread::has_interrupted_slow_path() {
         return;
     }
+    // What the list itself takes is none of the program's.
+    set_calls(TrackMode::Off);
     let live = HEAP_TRACKER.live();
     if !live.is_empty() {
         untracked(|| os::write_stderr(format!("terrace: still live at the end: {}", live.groups()).as_bytes()));

@@ -1,7 +1,7 @@
 //! What the calls of the allocator tell the tracker.
 //!
-//! Promises upward: a hook that runs in a signal handler which interrupted another returns at once, and so do hooks of a thread that
-//! reads the tracker's lists.
+//! Promises upward: a hook that runs in a signal handler which interrupted another, or a reader of the tracker's lists, returns at
+//! once. What a hook or a reader allocates itself is counted and has no record; every free is told.
 //! Asks from below: the mark of slow paths: a handler that finds it takes blocks from the emergency pool, which is not tracked.
 
 use super::Calls;
@@ -60,6 +60,22 @@ pub fn allocated_from(stack: &CallStack, block: *mut u8, bytes: usize) {
     record(stack.frames(), block, bytes);
 }
 
+/// Tells the tracker that a block was resized by the code that called; the block is known no more, or never was.
+#[inline]
+pub fn resized(block: *mut u8, bytes: usize) {
+    match calls() {
+        Calls::Untracked => {}
+        Calls::Counted | Calls::Recorded => record(&[], block, bytes),
+        Calls::WithStack => record_with_stack(block, bytes),
+    }
+}
+
+#[inline(never)]
+fn record_with_stack(block: *mut u8, bytes: usize) {
+    // The first frame is the allocator's own.
+    record(CallStack::read().frames().get(1..).unwrap_or_default(), block, bytes);
+}
+
 /// Tells the tracker that a block is about to be free.
 #[inline]
 pub fn freed(block: *mut u8, bytes: usize) {
@@ -73,26 +89,30 @@ pub fn freed(block: *mut u8, bytes: usize) {
 /// Takes no lock, so a signal may interrupt it.
 #[inline]
 pub fn count_allocated(cache: &Cache, bytes: usize) {
-    if let Some((tracker, lane)) = counters(cache) {
-        tracker.count_allocation(lane, bytes as u64);
+    match counters(cache) {
+        Some((tracker, Some(lane))) => tracker.count_allocation(lane, bytes as u64),
+        Some((tracker, None)) => tracker.count_allocation_on(0, bytes as u64),
+        None => {}
     }
 }
 
 /// Counts a block that the running thread, whose cache this is, has pushed.
 #[inline]
 pub fn count_freed(cache: &Cache, bytes: usize) {
-    if let Some((tracker, lane)) = counters(cache) {
-        tracker.count_free(lane, bytes as u64);
+    match counters(cache) {
+        Some((tracker, Some(lane))) => tracker.count_free(lane, bytes as u64),
+        Some((tracker, None)) => tracker.count_free_on(0, bytes as u64),
+        None => {}
     }
 }
 
-/// The counters of the thread whose cache this is; `None` while nothing of it is to be counted.
+/// The counters of the thread whose cache this is; there are none where more threads than the tracker numbers share some.
 #[inline]
-fn counters(cache: &Cache) -> Option<(&'static Tracker<PageMemory>, &'static ThreadLane<PageMemory>)> {
-    let tracker = TRACKER.get().filter(|_| !cache.untracked.load(Relaxed))?;
+fn counters(cache: &Cache) -> Option<(&'static Tracker<PageMemory>, Option<&'static ThreadLane<PageMemory>>)> {
+    let tracker = TRACKER.get()?;
     // SAFETY: null, or a lane of the tracker, which lives as long as the process.
     let lane = unsafe { cache.counters.load(Relaxed).cast::<ThreadLane<PageMemory>>().as_ref() };
-    Some((tracker, lane.or_else(|| look_up(tracker, cache))?))
+    Some((tracker, lane.or_else(|| look_up(tracker, cache))))
 }
 
 #[cold]
@@ -104,12 +124,13 @@ fn look_up(tracker: &'static Tracker<PageMemory>, cache: &Cache) -> Option<&'sta
 
 fn record(stack: &[u64], block: *mut u8, bytes: usize) {
     let (false, Some((tracker, hook))) = (block.is_null(), enter()) else { return };
-    // A free knows no tag without a record.
-    let origin = match tracker.mode() {
-        TrackMode::Counters => Origin::default(),
-        TrackMode::Sites => tracker.origin_of(Tag::current(), stack),
-        _ => Origin::of(Tag::current()),
-    };
+    if tracker.mode() == TrackMode::Counters {
+        return tracker.count_allocation_on(hook.thread, bytes as u64);
+    }
+    // The tag is a thread-local variable, for which some versions of glibc allocate: that call must not come to this again.
+    let Some(_only) = hook.cache.map(Untracked::begin).unwrap_or(Some(Untracked(None))) else { return };
+    let tag = if hook.cache.is_some() { Tag::current() } else { Tag::NONE };
+    let origin = if tracker.mode() == TrackMode::Sites { tracker.origin_of(tag, stack) } else { Origin::of(tag) };
     tracker.allocate_on(hook.thread, origin, block.addr() as u64, bytes as u64, 0);
 }
 
@@ -127,7 +148,31 @@ fn forget(block: *mut u8, bytes: usize) {
 struct RunningHook {
     /// The thread's number for the tracker.
     thread: u32,
+    /// The thread's cache; none in a signal handler.
+    cache: Option<&'static Cache>,
     _busy: SlowPath,
+}
+
+/// While it lives, what the thread of this cache allocates gets no record.
+pub struct Untracked(Option<&'static Cache>);
+
+impl Untracked {
+    /// Begins it; `None` if it has begun before.
+    pub fn begin(cache: &'static Cache) -> Option<Self> {
+        if cache.untracked.load(Relaxed) {
+            return None;
+        }
+        cache.untracked.store(true, Relaxed);
+        Some(Self(Some(cache)))
+    }
+}
+
+impl Drop for Untracked {
+    fn drop(&mut self) {
+        if let Some(cache) = self.0 {
+            cache.untracked.store(false, Relaxed);
+        }
+    }
 }
 
 /// Begins a hook; `None` where nothing is tracked.
@@ -135,11 +180,12 @@ struct RunningHook {
 fn enter() -> Option<(&'static Tracker<PageMemory>, RunningHook)> {
     let tracker = TRACKER.get()?;
     let hook = match bypass::detached() {
-        Some(cache) if cache.untracked.load(Relaxed) => return None,
-        Some(cache) => RunningHook { thread: cache.number.load(Relaxed), _busy: bypass::enter(cache) },
+        Some(cache) => {
+            RunningHook { thread: cache.number.load(Relaxed), cache: Some(cache), _busy: bypass::enter(cache) }
+        }
         None if thread::has_interrupted_slow_path() => return None,
         // A handler shares the counters of all that have no cache: it may have interrupted the thread while it counts.
-        None => RunningHook { thread: 0, _busy: thread::enter_slow_path() },
+        None => RunningHook { thread: 0, cache: None, _busy: thread::enter_slow_path() },
     };
     Some((tracker, hook))
 }

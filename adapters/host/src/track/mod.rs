@@ -19,11 +19,11 @@ mod memory;
 mod stack;
 
 #[cfg(not(feature = "track"))]
-pub use absent::{allocated, end, forked, freed, poll};
+pub use absent::{end, forked, freed, poll, resized};
 #[cfg(feature = "track")]
 pub use face::{HEAP_TRACKER, HeapScope, HeapTracker, end, poll};
 #[cfg(feature = "track")]
-pub use hooks::{allocated, allocated_from, calls, count_allocated, count_freed, forked, freed};
+pub use hooks::{allocated, allocated_from, calls, count_allocated, count_freed, forked, freed, resized};
 #[cfg(feature = "track")]
 pub use stack::CallStack;
 
