@@ -142,10 +142,7 @@ fn another_thread_frees_what_one_allocated() {
     let tracking = Tracking::new(TrackMode::Records);
     let (send, receive) = mpsc::channel::<Vec<u8>>();
     thread::scope(|scope| {
-        let other = scope.spawn(move || {
-            let keys: Vec<_> = receive.into_iter().map(|block| address(&block)).collect();
-            keys
-        });
+        let other = scope.spawn(|| receive.into_iter().map(|block| address(&block)).collect::<Vec<_>>());
         (1..300).for_each(|size| send.send(vec![1; size * 100]).expect("the other receives"));
         drop(send);
         let keys = other.join().expect("it ends well");
@@ -233,8 +230,7 @@ fn a_peak_is_right_after_frees_of_what_was_never_counted() {
     drop(older);
     tracking.0.set_mode(TrackMode::Off);
     tracking.0.set_mode(TrackMode::Counters);
-    drop(black_box(vec![1u8; 1 << 20]));
-    drop(black_box(vec![1u8; 300 << 20]));
+    [1, 300].into_iter().for_each(|mib| drop(black_box(vec![1u8; mib << 20])));
     // To within what threads keep to themselves.
     let total = tracking.0.total();
     assert!((299 << 20..303 << 20).contains(&total.peak_bytes), "{total:?}");
@@ -271,10 +267,9 @@ fn modes_are_switched_by_threads_at_once() {
     let tracking = Tracking::new(TrackMode::Off);
     thread::scope(|scope| {
         for seed in 0..3 {
-            scope.spawn(move || {
-                let mut random = fastrand::Rng::with_seed(seed);
-                (0..300).for_each(|_| _ = Global::tracker().set_mode(TrackMode::ALL[random.usize(..4)]));
-            });
+            let mut random = fastrand::Rng::with_seed(seed);
+            let switch = move |_| _ = Global::tracker().set_mode(TrackMode::ALL[random.usize(..4)]);
+            scope.spawn(|| (0..300).for_each(switch));
         }
     });
     tracking.0.set_mode(TrackMode::Records);
@@ -344,10 +339,9 @@ fn a_signal_handler_allocates_while_a_call_is_tracked() {
     let handler = allocates as extern "C" fn(i32) as libc::sighandler_t;
     // SAFETY: the handler marks its stay with a guard before it allocates.
     unsafe { libc::signal(libc::SIGUSR2, handler) };
-    let stop = AtomicBool::new(false);
+    let stop = &AtomicBool::new(false);
     thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
-        let stop = &stop;
         scope.spawn(move || {
             // SAFETY: names the calling thread.
             send.send(unsafe { libc::pthread_self() }).expect("the test receives");

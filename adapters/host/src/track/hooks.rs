@@ -60,7 +60,7 @@ pub fn allocated_from(stack: &CallStack, block: *mut u8, bytes: usize) {
     record(stack.frames(), block, bytes);
 }
 
-/// Tells the tracker that a block was resized by the code that called; the block is known no more, or never was.
+/// Tells the tracker of a block that was resized, and is not known.
 #[inline]
 pub fn resized(block: *mut u8, bytes: usize) {
     match calls() {
@@ -106,7 +106,9 @@ pub fn count_freed(cache: &Cache, bytes: usize) {
     }
 }
 
-/// The counters of the thread whose cache this is; there are none where more threads than the tracker numbers share some.
+/// The counters of the thread whose cache this is.
+///
+/// There are none of its own where there are more threads than the tracker has numbers.
 #[inline]
 fn counters(cache: &Cache) -> Option<(&'static Tracker<PageMemory>, Option<&'static ThreadLane<PageMemory>>)> {
     let tracker = TRACKER.get()?;
