@@ -5,6 +5,7 @@
 
 use crate::command::{cargo, execute, output_of, works};
 use crate::options::Options;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Makes sure the cargo subcommand `name` (package `cargo-NAME`) is there.
@@ -62,6 +63,34 @@ pub fn apt(options: &Options, packages: &[&str]) -> Result<(), String> {
     Err(format!("`{by_hand}` failed here{why}"))
 }
 
+/// The folder of LLVM's tools of the compiler's own version: the toolchain's component, or Debian's packages.
+///
+/// # Errors
+/// What to install by hand.
+pub fn llvm_tools(options: &Options) -> Result<PathBuf, String> {
+    let component = "rustup component add llvm-tools";
+    if options.install {
+        execute("llvm-tools", Command::new("rustup").args(["component", "add", "llvm-tools"]));
+    }
+    let libraries = output_of("rustc", &["--print", "target-libdir"]).ok_or("rustc is not here")?;
+    let folder = PathBuf::from(libraries.trim()).join("../bin");
+    if folder.join("llvm-profdata").exists() {
+        return Ok(folder);
+    }
+    let version = output_of("rustc", &["-vV"]).unwrap_or_default();
+    let major = llvm_major(&version).ok_or("rustc does not say its LLVM version")?;
+    let folder = PathBuf::from(format!("/usr/lib/llvm-{major}/bin"));
+    if !folder.join("llvm-profdata").exists() {
+        apt(options, &[&format!("llvm-{major}")]).map_err(|by_hand| format!("{component}; or {by_hand}"))?;
+    }
+    Ok(folder)
+}
+
+/// The `21` of `LLVM version: 21.1.2`.
+fn llvm_major(version: &str) -> Option<&str> {
+    version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?.split('.').next()
+}
+
 /// The command, through `sudo` unless we are root.
 fn as_root(words: &[&str]) -> Command {
     let root = output_of("id", &["-u"]).is_some_and(|id| id.trim() == "0");
@@ -83,5 +112,11 @@ mod tests {
         assert_eq!(apt(&options, &["a", "b"]), Err("apt-get install a b".into()));
         assert_eq!(cargo_tool(&options, "nothing-such"), Err("cargo install cargo-nothing-such --locked".into()));
         assert_eq!(cargo_tool(&options, "clippy"), Ok(()));
+    }
+
+    #[test]
+    fn llvm_version_is_read() {
+        assert_eq!(llvm_major("rustc 1.95.0\nhost: x\nLLVM version: 21.1.2\n"), Some("21"));
+        assert_eq!(llvm_major("rustc 1.95.0\n"), None);
     }
 }

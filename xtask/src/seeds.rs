@@ -10,7 +10,7 @@
 
 use crate::command::root;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Names the bug that a program is started with.
 pub const VARIABLE: &str = "TERRACE_SEEDED_BUG";
@@ -71,21 +71,29 @@ pub fn script(name: &str, text: &str) -> Result<PathBuf, String> {
     let write = || -> std::io::Result<()> {
         fs::create_dir_all(root().join("target/xtask"))?;
         fs::write(&path, text)?;
-        make_executable(&path)
+        // rwxr-xr-x
+        set_mode(&path, 0o755)
     };
     write().map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }
 
+/// Sets the permissions of a file, where the system has such.
+///
+/// # Errors
+/// What the system says.
 #[cfg(unix)]
-fn make_executable(path: &std::path::Path) -> std::io::Result<()> {
+pub fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    // rwxr-xr-x
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
+/// Sets the permissions of a file, where the system has such.
+///
+/// # Errors
+/// None.
 #[cfg(not(unix))]
-fn make_executable(_path: &std::path::Path) -> std::io::Result<()> {
+pub fn set_mode(_path: &Path, _mode: u32) -> std::io::Result<()> {
     Ok(())
 }
 

@@ -28,12 +28,12 @@ impl Source {
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
+}
 
-    /// Whether a library's source holds tests alone: `tests.rs`, or a name that ends in `_tests.rs`.
-    pub fn is_tests(&self) -> bool {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        name == "tests.rs" || name.ends_with("_tests.rs")
-    }
+/// Whether a library's source holds tests alone: `tests.rs`, or a name that ends in `_tests.rs`.
+pub fn is_tests(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name == "tests.rs" || name.ends_with("_tests.rs")
 }
 
 /// Every text file of the checkout.

@@ -31,7 +31,7 @@ fn findings(folder: &str, layers: &Layers, rules: &Rules, files: &[Source]) -> V
     let base = format!("{folder}/src/");
     let own: Vec<(&str, &Source)> = files
         .iter()
-        .filter(|file| file.is_rust() && !file.is_tests())
+        .filter(|file| file.is_rust() && !sources::is_tests(&file.path))
         .filter_map(|file| Some((file.path.strip_prefix(&base)?, file)))
         .collect();
     let root = own.iter().find(|(path, _)| is_root(path)).map_or("", |(_, file)| file.text.as_str());

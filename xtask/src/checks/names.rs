@@ -61,7 +61,7 @@ fn library_files<'a>(rules: &'a Rules, files: &'a [Source]) -> impl Iterator<Ite
     files.iter().filter(move |file| {
         let inside =
             |folder: &String| file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with("/src/"));
-        file.is_rust() && !file.is_tests() && rules.plain.iter().any(inside)
+        file.is_rust() && !sources::is_tests(&file.path) && rules.plain.iter().any(inside)
     })
 }
 

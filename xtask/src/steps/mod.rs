@@ -4,7 +4,7 @@
 //! Asks from below: cargo and what the steps look for themselves.
 
 pub mod bare;
-mod deep;
+mod coverage;
 mod fuzz;
 mod host;
 mod lanes;
@@ -79,7 +79,7 @@ pub const STEPS: &[Step] = &[
         run: seeded::run,
     },
     Step { name: "sets", what: "each package alone, without default features", long: true, run: sets::run },
-    Step { name: "coverage", what: "line coverage of the library", long: true, run: deep::coverage },
+    Step { name: "coverage", what: "line coverage of the libraries", long: true, run: coverage::run },
     Step {
         name: "reached",
         what: "whether what Miri and the sanitizers run reaches the lines that say `unsafe`",

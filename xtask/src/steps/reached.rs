@@ -7,6 +7,7 @@
 //! counts say that no such line was reached. `TERRACE_RUNS=miri::heap,asan::file` runs these only.
 //! Asks from below: cargo-llvm-cov and LLVM's tools; the rows of the table.
 
+use super::coverage::{parse, text_of};
 use super::runs::{self, Run};
 use crate::checks::executed;
 use crate::command::{cargo, execute, root};
@@ -22,7 +23,7 @@ type Lines = BTreeSet<usize>;
 
 /// The step.
 pub fn run(options: &Options, report: &mut Report) {
-    let tools = install::cargo_tool(options, "llvm-cov").and_then(|()| super::deep::llvm_tools(options));
+    let tools = install::cargo_tool(options, "llvm-cov").and_then(|()| install::llvm_tools(options));
     let tools = match tools {
         Ok(tools) => tools,
         Err(missing) => return report.skip("reached::unsafe", &missing),
@@ -37,15 +38,11 @@ pub fn run(options: &Options, report: &mut Report) {
     report.verdict("reached::unsafe", rows.and_then(|rows| crate::checks::verdict(missed(&rows, &reached, text_of))));
 }
 
-fn text_of(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_default()
-}
-
 /// Runs its tests as they are: each file's lines that were reached.
-fn counted(run: &Run, name: &str, tools: &[(&str, std::path::PathBuf)]) -> Result<BTreeMap<String, Lines>, String> {
+fn counted(run: &Run, name: &str, tools: &Path) -> Result<BTreeMap<String, Lines>, String> {
     let out = root().join("target/reached.lcov");
     let ready = |mut command: std::process::Command| {
-        command.envs(tools.iter().map(|(variable, path)| (variable, path)));
+        command.env("LLVM_COV", tools.join("llvm-cov")).env("LLVM_PROFDATA", tools.join("llvm-profdata"));
         command
     };
     execute(name, &mut ready(cargo(["llvm-cov", "clean", "--workspace", "--profraw-only"]))).verdict()?;
@@ -59,24 +56,11 @@ fn counted(run: &Run, name: &str, tools: &[(&str, std::path::PathBuf)]) -> Resul
     ]));
     command.arg(&out).args(run.words());
     runs::judge(&execute(name, &mut command))?;
-    Ok(parse(&fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?, &root()))
-}
-
-/// Of lcov's text the lines whose count is above 0, by file from the project's root.
-fn parse(text: &str, root: &Path) -> BTreeMap<String, Lines> {
-    let mut files: BTreeMap<String, Lines> = BTreeMap::new();
-    let mut lines = None;
-    for line in text.lines() {
-        if let Some(path) = line.strip_prefix("SF:") {
-            let path = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
-            lines = Some(files.entry(path.display().to_string()).or_default());
-        } else if let (Some(lines), Some((number, count))) =
-            (lines.as_mut(), line.strip_prefix("DA:").and_then(|rest| rest.split_once(',')))
-        {
-            lines.extend(number.parse::<usize>().ok().filter(|_| count != "0"));
-        }
-    }
-    files
+    let text = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let reached = |lines: BTreeMap<usize, bool>| lines.into_iter().filter(|(_, reached)| *reached).map(|(at, _)| at);
+    let mut files = super::coverage::Lines::new();
+    parse(&text, &root(), &mut files);
+    Ok(files.into_iter().map(|(path, lines)| (path, reached(lines).collect())).collect())
 }
 
 /// Files and runs that reached no line with an `unsafe` block. A file without such blocks, where only functions or implementations
@@ -106,14 +90,6 @@ fn missed(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_with_a_count_are_read() {
-        let text = "TN:\nSF:/p/a.rs\nFN:1,f\nDA:1,3\nDA:2,0\nDA:7,1\nend_of_record\nSF:/q/b.rs\nDA:1,0\n";
-        let files = parse(text, Path::new("/p"));
-        assert_eq!(files["a.rs"], Lines::from([1, 7]));
-        assert_eq!(files["/q/b.rs"], Lines::new());
-    }
 
     #[test]
     fn a_row_needs_a_line_that_says_it() {

@@ -98,7 +98,8 @@ fn workspace(options: &Options, report: &mut Report) {
     }
     report.pass("test::build");
     let names = suites(&finished.output);
-    let jobs = jobs(test_targets(&finished.output));
+    let mut jobs = jobs(test_targets(&finished.output));
+    jobs.push(("test-doc".into(), vec!["--doc".into()]));
     let ran = side_by_side(LANES, jobs, |(log, words)| {
         let mut command = cargo(["test", "--workspace", "--features", FEATURES, "--no-fail-fast"]);
         command.args(words).args(["--", "--show-output"]);
@@ -116,8 +117,8 @@ fn workspace(options: &Options, report: &mut Report) {
 }
 
 /// What runs side by side: a log's name and cargo's words for the targets. The many short suites are one job and begin first;
-/// beside them run the long ones, then the documentation.
-fn jobs(targets: BTreeSet<String>) -> Vec<(String, Vec<String>)> {
+/// beside them run the long ones.
+pub fn jobs(targets: BTreeSet<String>) -> Vec<(String, Vec<String>)> {
     let test = |name: &String| ["--test".to_string(), name.clone()];
     let (long, short): (Vec<_>, Vec<_>) = targets.into_iter().partition(|name| LONG.contains(&name.as_str()));
     let mut words = vec!["--lib".to_string(), "--bins".to_string()];
@@ -125,18 +126,17 @@ fn jobs(targets: BTreeSet<String>) -> Vec<(String, Vec<String>)> {
     let long = LONG.iter().filter_map(|name| long.iter().find(|known| known == name));
     let mut jobs = vec![("test".to_string(), words)];
     jobs.extend(long.map(|name| (format!("test-{name}"), test(name).to_vec())));
-    jobs.push(("test-doc".into(), vec!["--doc".into()]));
     jobs
 }
 
 /// The messages of a build, which stand among its other lines.
-fn parsed(messages: &str) -> impl Iterator<Item = Value> {
+pub fn parsed(messages: &str) -> impl Iterator<Item = Value> {
     let lines = messages.lines().filter(|line| line.starts_with('{'));
     lines.filter_map(|line| serde_json::from_str(line).ok())
 }
 
 /// The names of the test targets, from the messages of a build.
-fn test_targets(messages: &str) -> BTreeSet<String> {
+pub fn test_targets(messages: &str) -> BTreeSet<String> {
     let is_test = |message: &Value| message["target"]["kind"][0] == "test" && !message["executable"].is_null();
     parsed(messages)
         .filter(is_test)
@@ -249,7 +249,7 @@ mod tests {
             .map(|of| of.split_once(' ').map(|(kind, name)| line(kind, name)).unwrap_or_default());
         let jobs: Vec<String> =
             jobs(test_targets(&text.join("\n"))).into_iter().map(|(_, words)| words.join(" ")).collect();
-        assert_eq!(jobs, ["--lib --bins --test a --test b", "--test c", "--test device_simcuda", "--doc"]);
+        assert_eq!(jobs, ["--lib --bins --test a --test b", "--test c", "--test device_simcuda"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-/* Memory of a known size for live counters: 64 blocks of 1 MiB at once. `fork`: a child with 8 MiB more, which lives as long. Without
+/* Memory of a known size for live counters: 64 blocks of 1 MiB at once. `fork`: a child with 16 MiB more, which lives as long. Without
  * an argument frees a half and ends; else waits until the end of its standard input. */
 #include "check.h"
 
@@ -9,7 +9,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-static char *volatile blocks[72];
+static char *volatile blocks[80];
 
 static void wait_for_end(void) {
     char byte;
@@ -25,7 +25,7 @@ int main(int count, char **words) {
     }
     pid_t child = strcmp(words[1], "fork") == 0 ? fork() : -1;
     if (child == 0) {
-        for (int i = 64; i < 72; i++) blocks[i] = malloc(MIB);
+        for (int i = 64; i < 80; i++) blocks[i] = malloc(MIB);
         wait_for_end();
         return 0;
     }

@@ -6,7 +6,7 @@ use embedded_hal::spi::SpiDevice;
 use spi_chips::psram::PsramModel;
 use spi_chips::sram::SramModel;
 use spi_chips::{Bus, Wrong};
-use terrace_embedded::spi::{Psram, PsramSettings, SpiError, SpiMemory, Sram23, SramMode};
+use terrace_embedded::spi::{AccessError, Psram, PsramSettings, SpiError, SpiMemory, Sram23, SramMode};
 
 const MODES: [SramMode; 3] = [SramMode::Byte, SramMode::Page, SramMode::Sequential];
 
@@ -171,4 +171,24 @@ fn mistakes_of_a_driver_are_caught() {
     let mut clock = bus.clock();
     let settings = PsramSettings { fast: true, ..SMALL };
     assert!(fails(&mut Psram::open(bus, &mut clock, settings).expect("the model answers")));
+}
+
+/// What a person needs who looks for the fault: each number that the error has.
+#[test]
+fn each_error_of_a_chip_says_its_numbers() {
+    let errors: [(SpiError<&str>, &[&str]); 8] = [
+        (SpiError::Bus("no clock"), &["no clock", "try again"]),
+        (SpiError::Outside { address: 0xabc, bytes: 301, capacity: 402 }, &["0xabc", "301 bytes", "402"]),
+        (SpiError::WrongMode { written: 0x40, found: 0x7f }, &["0x40", "0x7f", "wiring"]),
+        (SpiError::WrongId { expected: 0x5d, found: 0xff }, &["0x5d", "0xff", "33 MHz"]),
+        (SpiError::WrongCapacity { log2: 37 }, &["2^37", "wiring"]),
+        (SpiError::Busy { ms: 603 }, &["603 ms", "supply"]),
+        (SpiError::WornOut { address: 0x700 }, &["0x700", "worn out"]),
+        (SpiError::BadSettings, &["2^24"]),
+    ];
+    for (error, words) in errors {
+        let (text, passed_on) = (error.to_string(), AccessError::from(error).to_string());
+        words.iter().for_each(|word| assert!(text.contains(word), "{text}: {word} is missing"));
+        assert_eq!(passed_on, text, "of a region the chip's error is the same");
+    }
 }

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod engines;
+mod errors;
 mod mapped;
 mod store;
 mod store_room;

@@ -9,6 +9,7 @@ mod crowd;
 mod detect;
 mod devices;
 mod disks;
+mod errors;
 mod extremes;
 mod ledger;
 mod ledger_ahead;
