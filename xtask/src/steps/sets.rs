@@ -13,21 +13,28 @@ use serde_json::Value;
 /// What only this workspace uses: its tests, its peers, this command.
 const INTERNAL: [&str; 3] = ["tests", "benches", "xtask"];
 
+/// What a package cannot be built without, and its default is one of many: cudarc wants one version of CUDA.
+const CHOSEN: [(&str, &str); 1] = [("terrace-cuda", "cuda-12080")];
+
 /// Every package that a user can name.
 pub fn run(_: &Options, report: &mut Report) {
     let packages = match metadata(&["--no-deps"]) {
         Ok(about) => packages(&about),
         Err(error) => return report.fail("sets::packages", &error),
     };
-    for package in &packages {
-        report.verdict(&format!("sets::{package}"), alone(package));
+    for (package, library) in &packages {
+        report.verdict(&format!("sets::{package}"), alone(package, *library));
     }
 }
 
-fn alone(package: &str) -> Result<(), String> {
-    for words in [&["check", "--all-targets"][..], &["test", "--lib", "--bins"]] {
+/// The package's targets checked, and its unit tests run; cargo refuses `--lib` where there is no `library`.
+fn alone(package: &str, library: bool) -> Result<(), String> {
+    let tests: &[&str] = if library { &["test", "--lib", "--bins"] } else { &["test", "--bins"] };
+    for words in [&["check", "--all-targets"], tests] {
         let mut command = cargo(words.iter().copied());
         command.args(["--package", package, "--no-default-features"]);
+        let chosen = CHOSEN.iter().filter(|(of, _)| *of == package);
+        command.args(chosen.flat_map(|(_, feature)| ["--features", feature]));
         // Here the build is most of the time.
         command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0").env("PROPTEST_CASES", "16");
         execute(&format!("sets-{package}-{}", words[0]), &mut command).verdict()?;
@@ -35,13 +42,15 @@ fn alone(package: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of packages in folders for users.
-fn packages(about: &Value) -> Vec<String> {
+/// The names of packages in folders for users, and whether each has a library.
+fn packages(about: &Value) -> Vec<(String, bool)> {
     let root = about["workspace_root"].as_str().unwrap_or_default();
     let package = |package: &Value| {
         let folder =
             package["manifest_path"].as_str()?.strip_prefix(root)?.trim_start_matches('/').split('/').next()?;
-        (!INTERNAL.contains(&folder)).then(|| package["name"].as_str().map(String::from)).flatten()
+        let kinds = package["targets"].as_array().into_iter().flatten().filter_map(|target| target["kind"][0].as_str());
+        let library = kinds.into_iter().any(|kind| kind.ends_with("lib"));
+        (!INTERNAL.contains(&folder)).then(|| package["name"].as_str().map(|name| (name.into(), library))).flatten()
     };
     about["packages"].as_array().into_iter().flatten().filter_map(package).collect()
 }
@@ -53,10 +62,10 @@ mod tests {
     #[test]
     fn packages_for_users_are_taken_and_others_left() {
         let about = serde_json::json!({"workspace_root": "/w", "packages": [
-            {"name": "terrace-core", "manifest_path": "/w/core/Cargo.toml"},
+            {"name": "terrace-core", "manifest_path": "/w/core/Cargo.toml", "targets": [{"kind": ["lib"]}]},
             {"name": "terrace-simcuda", "manifest_path": "/w/tests/simcuda/Cargo.toml"},
-            {"name": "terrace", "manifest_path": "/w/adapters/terrace/Cargo.toml"},
+            {"name": "terrace-cli", "manifest_path": "/w/adapters/cli/Cargo.toml", "targets": [{"kind": ["bin"]}]},
         ]});
-        assert_eq!(packages(&about), ["terrace-core", "terrace"]);
+        assert_eq!(packages(&about), [("terrace-core".to_string(), true), ("terrace-cli".to_string(), false)]);
     }
 }
