@@ -31,7 +31,7 @@ fn bash_completes_commands_and_options_from_the_script() {
         let output = output("bash", &["-c", &text]).expect("it was there");
         stdout(&output).lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(completed("terrace re"), ["replay", "record"]);
+    assert_eq!(completed("terrace re"), ["replay", "report", "record"]);
     assert_eq!(completed("terrace record co"), ["convert"]);
     assert_eq!(completed("terrace doctor --js"), ["--json"]);
 }
