@@ -4,6 +4,9 @@
 //! module re-exports.
 //! Asks from below: one backend for each of the crate's features that name one.
 
+mod all;
+
+pub use all::{BestDevice, FoundDevice, NoDeviceFits, PassedBy, PassedByReason, Preference};
 pub use terrace_device::*;
 
 #[cfg(feature = "cuda")]
