@@ -5,4 +5,5 @@ mod files;
 mod hostile;
 mod published;
 mod recorded;
+mod terms;
 mod trace;
