@@ -3,6 +3,7 @@
 //! Promises upward: valid values; for anything else clap prints usage and exits with code 2.
 //! Asks from below: names of pools, arguments of commands that have modules of their own.
 
+use crate::estimate::EstimateArgs;
 use crate::gpu::{DriverArgs, GpuArgs};
 use crate::pools::{self, SourceKind};
 use crate::tiers::TiersArgs;
@@ -33,6 +34,8 @@ pub enum Command {
     Record(RecordCommand),
     /// Say what was found on this machine, what is missing, and what to install.
     Doctor(DoctorArgs),
+    /// Say how much memory a model needs: weights, KV cache, activations, optimizer; and where it fits here.
+    Estimate(EstimateArgs),
     /// Say which settings hold here, and where each value came from.
     Config(ConfigArgs),
     /// Say which tiers this machine has: GPU, memory, disks; how fast they are, and why each is what it is.

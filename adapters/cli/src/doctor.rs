@@ -6,7 +6,6 @@
 
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
-use crate::gpu::find_cuda_devices;
 use crate::output::{format_bytes, json, print};
 use crate::system::{self, System};
 use serde::Serialize;
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use terrace::Device;
-use terrace::device::Capabilities;
+use terrace::device::{Capabilities, FoundDevice};
 
 /// The report. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
@@ -70,19 +69,26 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
 }
 
 fn inspect() -> DoctorReport {
-    let (gpus, missing) = find_cuda_devices();
-    let mut cuda = CudaStatus { missing, ..CudaStatus::default() };
-    let mut devices = vec![device_status("host".into(), &Device::host())];
-    for gpu in gpus {
-        match gpu.opened {
+    let (mut cuda, mut devices) = (CudaStatus::default(), Vec::new());
+    for FoundDevice { name, opened } in Device::all() {
+        match opened {
             Ok(opened) => {
-                cuda.usable = true;
-                cuda.driver = Some(opened.description().driver.clone());
-                devices.push(device_status(gpu.device, &opened));
+                if opened.description().backend == "cuda" {
+                    cuda.usable = true;
+                    cuda.driver = Some(opened.description().driver.clone());
+                }
+                devices.push(device_status(name, &opened));
             }
-            Err(problem) => devices.push(unopened(gpu.device, problem)),
+            Err(problem) => {
+                cuda.missing.get_or_insert(problem.clone());
+                // The backend itself, where it has no device.
+                if name != "cuda" {
+                    devices.push(unopened(name, problem));
+                }
+            }
         }
     }
+    cuda.missing = cuda.missing.filter(|_| !cuda.usable);
     DoctorReport { terrace: env!("CARGO_PKG_VERSION"), system: System::detect(), cuda, devices }
 }
 

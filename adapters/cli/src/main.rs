@@ -11,6 +11,7 @@ mod config;
 mod convert;
 mod describe;
 mod doctor;
+mod estimate;
 mod failure;
 mod gpu;
 mod input;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Report(args) => trace_report::run(&args),
         Command::Record(RecordCommand::Convert { input, output, json }) => convert::run(&input, &output, json),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Estimate(args) => estimate::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Tiers(args) => tiers::run(&args),
         #[cfg(target_os = "linux")]

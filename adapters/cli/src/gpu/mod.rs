@@ -15,7 +15,7 @@
 //! | `warm_up` | steps of a training with and without a warm-up |
 //! | `transfers`, `access` | copies by the engine and by the driver; accesses to host memory |
 //! | `plan` | the scenarios and their sizes |
-//! | `open`, `devices`, `driver` | the requested device; every CUDA device; a driver by path |
+//! | `open`, `driver` | the requested device; a driver by path |
 //!
 //! Promises upward: all times are measured on this machine; rows of a model are marked, and have no time; scenarios that do not
 //! fit are scaled down by a power of two, and the row says so.
@@ -23,7 +23,6 @@
 
 mod access;
 mod args;
-mod devices;
 mod driver;
 mod measure;
 mod open;
@@ -33,7 +32,6 @@ mod transfers;
 mod warm_up;
 
 pub use args::GpuArgs;
-pub use devices::find_cuda_devices;
 pub use driver::DriverArgs;
 
 use crate::failure::Failure;

@@ -17,9 +17,9 @@ mod report;
 pub use args::TiersArgs;
 
 use crate::failure::Failure;
-use crate::gpu::find_cuda_devices;
 use std::path::Path;
-use terrace::device::Capabilities;
+use terrace::Device;
+use terrace::device::{Capabilities, FoundDevice};
 use terrace_tiers::detect::{Gpu, Machine};
 
 /// Detects and measures the tiers, and prints the report.
@@ -43,7 +43,8 @@ fn demo(args: &TiersArgs) -> Result<(), Failure> {
         _ => return Err(Failure::Usage("--demo takes one --directory".into())),
     };
     measure::make_directory(directory)?;
-    let devices = find_cuda_devices().0.into_iter().filter_map(|gpu| gpu.opened.ok()).collect();
+    let devices = Device::all().into_iter().filter_map(|found| found.opened.ok());
+    let devices = devices.filter(|device| device.description().backend == "cuda").collect();
     demo::run(&demo::DemoConfig { directory, declared, devices }, args.json)
 }
 
@@ -53,22 +54,24 @@ fn demo(_: &TiersArgs) -> Result<(), Failure> {
 }
 
 /// Descriptions of all GPUs, and notes about those that cannot be opened.
-fn gpus() -> (Vec<Gpu>, Vec<String>) {
-    let (found, missing) = find_cuda_devices();
-    let (mut gpus, mut notes) = (Vec::new(), Vec::from_iter(missing));
-    for gpu in found {
-        match gpu.opened {
+pub fn gpus() -> (Vec<Gpu>, Vec<String>) {
+    let (mut gpus, mut notes) = (Vec::new(), Vec::new());
+    for FoundDevice { name, opened } in Device::all() {
+        match opened {
+            Ok(device) if device.description().backend == "host" => {}
             Ok(device) => {
                 let description = device.description();
                 gpus.push(Gpu {
-                    device: gpu.device,
+                    device: name,
                     name: description.name.clone(),
                     total_bytes: description.total,
                     free_bytes: device.memory().ok().map(|memory| memory.free),
                     shares_memory: description.capabilities.contains(Capabilities::INTEGRATED),
                 });
             }
-            Err(problem) => notes.push(format!("{} cannot be opened: {problem}", gpu.device)),
+            // The backend itself, where it has no device: the reason says what is missing.
+            Err(problem) if name == "cuda" => notes.push(problem),
+            Err(problem) => notes.push(format!("{name} cannot be opened: {problem}")),
         }
     }
     (gpus, notes)

@@ -8,6 +8,7 @@ mod config;
 mod convert;
 mod describe;
 mod devices;
+mod estimate;
 mod pages;
 mod replay;
 mod report;
