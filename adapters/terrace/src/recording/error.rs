@@ -3,6 +3,8 @@
 //! Promises upward: an error is shown as one line of text, without control characters from the file.
 //! Asks from below: nothing.
 
+use super::pickle::name_of_code;
+use super::rmm::LOG_HEADER;
 use super::{ALIGN_MAX, HEADER, LINE_MAX, LIVE_MAX, SIZE_MAX, TEXTS_MAX, WINDOW_LOG};
 use std::fmt;
 use std::io;
@@ -15,8 +17,10 @@ pub enum Place {
     File,
     /// The line of a CSV with this number, counted from 1 (the header).
     Line(u64),
-    /// The record of a recording with this number, counted from 1.
+    /// The record of a recording, or the entry of a snapshot's history, with this number, counted from 1.
     Record(u64),
+    /// The byte of a pickle at this offset, counted from 0.
+    Byte(u64),
 }
 
 /// A trace that could not be read or written.
@@ -36,6 +40,7 @@ impl fmt::Display for TraceError {
             Place::File => write!(f, "{}: {}", self.file, self.problem),
             Place::Line(line) => write!(f, "{}:{line}: {}", self.file, self.problem),
             Place::Record(record) => write!(f, "{}: record {record}: {}", self.file, self.problem),
+            Place::Byte(byte) => write!(f, "{}: byte {byte}: {}", self.file, self.problem),
         }
     }
 }
@@ -115,6 +120,22 @@ pub enum Problem {
     TagNotCsv(String),
     /// An event cannot be encoded as a record.
     Unwritable(EncodeError),
+    /// A line of RMM's log has this number of columns instead of 6.
+    LogColumns(usize),
+    /// A column of RMM's log has an unknown text: name of the column, and its text.
+    LogField(&'static str, String),
+    /// The pickle has this protocol, which this program cannot read.
+    PickleProtocol(u8),
+    /// The pickle has this opcode, which plain data does not need: it may run code.
+    PickleOpcode(u8),
+    /// The pickle is damaged: what is wrong.
+    Pickle(&'static str),
+    /// The pickle takes more memory than 64 MiB and 16 times the file.
+    PickleMemory,
+    /// The pickle is no snapshot of PyTorch's memory: what is missing.
+    NoSnapshot(&'static str),
+    /// A snapshot has no history of this device, or (`None`) of any; the devices that have one.
+    NoHistory(Option<u32>, Vec<usize>),
 }
 
 impl fmt::Display for Problem {
@@ -134,7 +155,7 @@ impl fmt::Display for Problem {
             }
             Self::Header(text) => write!(
                 f,
-                "the first line is `{}`, not `{HEADER}`; give a CSV (plain, gzip or zstd) or a terrace recording",
+                "the first line is `{}`, not `{HEADER}`; give a CSV (plain, gzip or zstd), a terrace recording, a snapshot of PyTorch or a log of RMM",
                 quote(text)
             ),
             Self::Columns(n) => write!(f, "{n} columns instead of 7; write `{HEADER}`, without quotes"),
@@ -196,6 +217,46 @@ impl fmt::Display for Problem {
                 )
             }
             Self::Unwritable(error) => write!(f, "the event cannot be written: {error}"),
+            Self::LogColumns(n) => write!(f, "{n} columns instead of the 6 of RMM's log: `{LOG_HEADER}`"),
+            Self::LogField(column, text) => write!(
+                f,
+                "`{}` in column {column} is none of RMM's: times are 12:34:56.000001, actions allocate, free and allocate failure, \
+                 pointers 0x7f00, sizes and streams numbers",
+                quote(text)
+            ),
+            Self::PickleProtocol(protocol) => {
+                write!(
+                    f,
+                    "pickle protocol {protocol}, this program reads 2 to 5; write it by pickle.dump(..., protocol=4)"
+                )
+            }
+            Self::PickleOpcode(opcode) => match name_of_code(*opcode) {
+                Some(name) => write!(
+                    f,
+                    "opcode {name} ({opcode:#04x}) names or calls Python objects, and this reader runs nothing; give what \
+                     torch.cuda.memory._dump_snapshot wrote"
+                ),
+                None => write!(f, "opcode {opcode:#04x} is unknown or of protocol 0 or 1; the pickle is damaged"),
+            },
+            Self::Pickle(what) => write!(f, "{what}; the pickle is damaged, write it again"),
+            Self::PickleMemory => write!(
+                f,
+                "the pickle unfolds to more memory than 64 MiB and 16 times the file; unpack it if it is compressed, or record a \
+                 shorter history (max_entries)"
+            ),
+            Self::NoSnapshot(what) => {
+                write!(f, "the pickle has no {what}; give what torch.cuda.memory._dump_snapshot wrote")
+            }
+            Self::NoHistory(device, others) => {
+                match device {
+                    Some(device) => write!(f, "device {device} has no history")?,
+                    None => write!(f, "no device has a history")?,
+                }
+                match others.as_slice() {
+                    [] => write!(f, "; call torch.cuda.memory._record_memory_history() before the run"),
+                    others => write!(f, "; these have one: {others:?}"),
+                }
+            }
         }
     }
 }

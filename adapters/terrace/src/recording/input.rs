@@ -68,6 +68,27 @@ impl<'a> RecordingInput<'a> {
         read.map_err(|error| self.problem(error))
     }
 
+    /// The first byte of what is left, which stays there; `None` at the end of the content.
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, Problem> {
+        match self.content.fill_buf() {
+            Ok(bytes) => Ok(bytes.first().copied()),
+            Err(error) => Err(self.problem(error)),
+        }
+    }
+
+    /// Fills the whole buffer; content that ends before is a pickle cut short.
+    pub(super) fn exact(&mut self, mut buffer: &mut [u8]) -> Result<(), Problem> {
+        while !buffer.is_empty() {
+            match self.content.read(buffer) {
+                Ok(0) => return Err(Problem::CutShort("pickle")),
+                Ok(read) => buffer = &mut buffer[read..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.problem(error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Converts a read error to the user's problem: the system's error, or a damaged archive.
     fn problem(&self, error: io::Error) -> Problem {
         match self.archive {

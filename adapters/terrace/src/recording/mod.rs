@@ -1,13 +1,13 @@
 //! Recordings: what a program did with its memory, read from and written to files.
 //!
-//! Promises upward: [`Reader`] reads CSV (plain, gzip or zstd) and terrace's own recordings, told apart by their first
-//! bytes and never by the file's name; whatever the bytes, it returns checked events or one [`TraceError`] that names
+//! Promises upward: [`Reader`] reads CSV (plain, gzip or zstd), terrace's own recordings, snapshots of PyTorch and logs of RMM, told
+//! apart by their first bytes and never by the file's name; whatever the bytes, it returns checked events or one [`TraceError`] that names
 //! the file, the line or record, what is wrong and what to do. [`Writer`] writes the same forms; a CSV that was read is
 //! written again with the same bytes.
 //! Asks from below: the records of [`terrace_core::event`]; zstd and gzip from their libraries.
 //!
 //! Memory is bounded whatever a file holds: a line by [`LINE_MAX`], a decompression window by [`WINDOW_LOG`],
-//! live blocks by [`LIVE_MAX`], texts by [`TEXTS_MAX`]; everything else streams.
+//! live blocks by [`LIVE_MAX`], texts by [`TEXTS_MAX`], a pickle by 64 MiB and 16 times the file; everything else streams.
 //!
 //! # Forms
 //! - **CSV**: the header `t,op,id,size,align,stream,tag`, then one line per event, LF line ends, exactly 7 columns:
@@ -15,6 +15,9 @@
 //!   stream; tag. Also as gzip or zstd.
 //! - **Recording** (`.terrace`): [`MAGIC`], one byte of version, one zstd frame with checksum whose content is
 //!   records of [`terrace_core::event`]. It also carries addresses, tiers, transfers, segments and call sites.
+//! - **Snapshot** of PyTorch: what `torch.cuda.memory._dump_snapshot` writes, a pickle of protocol 2 to 5, also as gzip or zstd.
+//!   The history of one device ([`Reader::device`]); what lived before it is allocated at its beginning with the tag `live`.
+//! - **Log** of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, also as gzip or zstd.
 //!
 //! # Example
 //! ```
@@ -26,13 +29,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod blocks;
 mod check;
 mod csv;
 mod error;
 mod input;
 mod partial;
+mod pickle;
 mod reader;
+mod rmm;
+mod sites;
+mod snapshot;
 mod texts;
+mod tree;
 mod writer;
 
 pub use check::LIVE_MAX;

@@ -7,7 +7,11 @@ use super::check::Checker;
 use super::csv;
 use super::error::{Place, Problem, TraceError};
 use super::input::{CountingReader, RecordingInput};
+use super::pickle::{self, PICKLE};
+use super::rmm::RmmReader;
+use super::snapshot::SnapshotReader;
 use super::texts::Texts;
+use super::tree::ByteBudget;
 use super::{HEADER, LINE_MAX};
 use std::cell::Cell;
 use std::fs::File;
@@ -32,6 +36,16 @@ pub struct Entry {
     pub slot: Option<u32>,
 }
 
+/// What the content of a file is, and what reads it beside the input.
+enum TraceForm {
+    Csv,
+    Records,
+    /// A snapshot of PyTorch: the device asked for, until the pickle is read.
+    Pickle(Option<u32>),
+    Snapshot(Box<SnapshotReader>),
+    Log(Box<RmmReader>),
+}
+
 /// Reads a trace, one entry at a time. See the [module](super) for forms and limits.
 ///
 /// # Example
@@ -48,13 +62,14 @@ pub struct Entry {
 pub struct Reader<'a> {
     file: String,
     input: RecordingInput<'a>,
+    form: TraceForm,
     /// A line; or records, of which those before `start` are already decoded.
     buffer: Vec<u8>,
     start: usize,
     decoder: Decoder,
     checker: Checker,
     texts: Texts,
-    /// Number of lines or records read so far, including the one being read.
+    /// Number of lines or records read so far, including the one being read; of a pickle, the offset of what is being read.
     place: u64,
     events: u64,
     done: bool,
@@ -88,6 +103,7 @@ impl<'a> Reader<'a> {
         let input = RecordingInput::detect(CountingReader { inner: raw, passed: passed.clone() }).map_err(fail)?;
         let mut reader = Self {
             file: name.into(),
+            form: if input.recording { TraceForm::Records } else { TraceForm::Csv },
             input,
             buffer: Vec::new(),
             start: 0,
@@ -101,9 +117,33 @@ impl<'a> Reader<'a> {
             total: None,
         };
         if !reader.input.recording {
-            reader.header().map_err(|problem| reader.error(problem))?;
+            reader.form = reader.text_or_pickle().map_err(|problem| reader.error(problem))?;
         }
         Ok(reader)
+    }
+
+    /// Takes this device's history from a snapshot of PyTorch.
+    ///
+    /// Without it the first that the snapshot has. Other forms know one device.
+    #[must_use]
+    pub fn device(mut self, device: u32) -> Self {
+        if let TraceForm::Pickle(chosen) = &mut self.form {
+            *chosen = Some(device);
+        }
+        self
+    }
+
+    /// What was left out of a snapshot or a log, and what was added, in words.
+    ///
+    /// Whole only once the trace was read to its end.
+    pub fn remark(&self) -> Option<String> {
+        let mut text = String::new();
+        match &self.form {
+            TraceForm::Snapshot(snapshot) => snapshot.remark(&mut text),
+            TraceForm::Log(log) => log.remark(&mut text),
+            TraceForm::Csv | TraceForm::Records | TraceForm::Pickle(_) => {}
+        }
+        Some(text.trim_end_matches("; ").to_owned()).filter(|text| !text.is_empty())
     }
 
     /// Tags and call sites read so far.
@@ -116,10 +156,17 @@ impl<'a> Reader<'a> {
         (self.passed.get(), self.total)
     }
 
-    fn header(&mut self) -> Result<(), Problem> {
+    /// Tells forms without a mark of their own apart.
+    fn text_or_pickle(&mut self) -> Result<TraceForm, Problem> {
+        self.place = 1;
+        if self.input.peek()? == Some(PICKLE) {
+            return Ok(TraceForm::Pickle(None));
+        }
+        self.place = 0;
         let problem = match self.line() {
             Ok(None) => return Err(Problem::Empty),
-            Ok(Some(HEADER)) => return Ok(()),
+            Ok(Some(HEADER)) => return Ok(TraceForm::Csv),
+            Ok(Some(line)) if RmmReader::is_header(line) => return Ok(TraceForm::Log(Box::default())),
             Ok(Some(other)) => return Err(Problem::Header(other.into())),
             Err(problem) => problem,
         };
@@ -169,6 +216,49 @@ impl<'a> Reader<'a> {
         event
     }
 
+    fn next_of_log(&mut self, log: &mut RmmReader) -> Result<Option<Event>, Problem> {
+        if let Some(event) = log.next() {
+            return Ok(Some(event));
+        }
+        let mut texts = std::mem::take(&mut self.texts);
+        let event = loop {
+            match self.line().and_then(|line| line.map(|line| log.parse(line, &mut texts)).transpose()) {
+                Ok(Some(None)) => {}
+                Ok(event) => break Ok(event.flatten()),
+                Err(problem) => break Err(problem),
+            }
+        };
+        self.texts = texts;
+        event
+    }
+
+    /// Reads the whole pickle.
+    fn unpickle(&mut self, device: Option<u32>) -> Result<SnapshotReader, Problem> {
+        let mut budget = ByteBudget::new(self.passed.clone());
+        let tree = pickle::read(&mut self.input, &mut budget, &mut self.place)?;
+        SnapshotReader::new(tree, budget, device)
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, Problem> {
+        if let TraceForm::Pickle(device) = self.form {
+            self.form = TraceForm::Snapshot(Box::new(self.unpickle(device)?));
+        }
+        // The form leaves `self` for the call, because reading a line or a record borrows it.
+        let mut form = std::mem::replace(&mut self.form, TraceForm::Csv);
+        let event = match &mut form {
+            TraceForm::Csv | TraceForm::Pickle(_) => self.next_line(),
+            TraceForm::Records => self.next_record(),
+            TraceForm::Log(log) => self.next_of_log(log),
+            TraceForm::Snapshot(snapshot) => {
+                let event = snapshot.next(&mut self.texts);
+                self.place = snapshot.read as u64;
+                event
+            }
+        };
+        self.form = form;
+        event
+    }
+
     fn next_record(&mut self) -> Result<Option<Event>, Problem> {
         loop {
             if self.buffer.len() - self.start < RECORD_MAX {
@@ -198,8 +288,7 @@ impl<'a> Reader<'a> {
     }
 
     fn next_entry(&mut self) -> Result<Option<Entry>, Problem> {
-        let event = if self.input.recording { self.next_record()? } else { self.next_line()? };
-        let Some(event) = event else {
+        let Some(event) = self.next_event()? else {
             return if self.events == 0 { Err(Problem::NoEvents) } else { Ok(None) };
         };
         for id in [event.tag, event.site] {
@@ -211,9 +300,12 @@ impl<'a> Reader<'a> {
 
     fn error(&self, problem: Problem) -> TraceError {
         let place = match problem {
-            Problem::Io(_) | Problem::Empty | Problem::NoEvents => Place::File,
-            _ if self.input.recording => Place::Record(self.place),
-            _ => Place::Line(self.place),
+            Problem::Io(_) | Problem::Empty | Problem::NoEvents | Problem::NoHistory(..) => Place::File,
+            _ => match self.form {
+                TraceForm::Csv | TraceForm::Log(_) => Place::Line(self.place),
+                TraceForm::Records | TraceForm::Snapshot(_) => Place::Record(self.place),
+                TraceForm::Pickle(_) => Place::Byte(self.place),
+            },
         };
         TraceError { file: self.file.clone(), place, problem }
     }

@@ -6,6 +6,10 @@ mod buffers;
 mod event;
 #[cfg(feature = "recording")]
 mod recording;
+#[cfg(feature = "recording")]
+mod rmm;
+#[cfg(feature = "recording")]
+mod snapshot;
 #[cfg(feature = "serde")]
 mod stats;
 mod waiting;
