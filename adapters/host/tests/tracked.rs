@@ -231,7 +231,6 @@ fn a_peak_is_right_after_frees_of_what_was_never_counted() {
     tracking.0.set_mode(TrackMode::Off);
     tracking.0.set_mode(TrackMode::Counters);
     [1, 300].into_iter().for_each(|mib| drop(black_box(vec![1u8; mib << 20])));
-    // To within what threads keep to themselves.
     let total = tracking.0.total();
     assert!((299 << 20..303 << 20).contains(&total.peak_bytes), "{total:?}");
 }
@@ -255,7 +254,6 @@ fn a_large_block_of_a_heap_that_is_resized_has_no_record() {
     // SAFETY: a live block, which only this test uses.
     let grown = unsafe { terrace_host::api::resize(block.as_ptr(), 2 << 20, 16) };
     assert!(!grown.is_null());
-    // What had to move is a block of the global heap, and has a record.
     let has_record = find(&tracking.0.live(), grown.addr() as u64).is_some();
     assert_eq!(has_record, grown != block.as_ptr());
     // SAFETY: the block that was resized; it is not used again.
@@ -268,8 +266,8 @@ fn modes_are_switched_by_threads_at_once() {
     thread::scope(|scope| {
         for seed in 0..3 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let switch = move |_| _ = Global::tracker().set_mode(TrackMode::ALL[random.usize(..4)]);
-            scope.spawn(|| (0..300).for_each(switch));
+            let mode = move |_| TrackMode::ALL[random.usize(..4)];
+            scope.spawn(|| (0..300).map(mode).for_each(|mode| _ = Global::tracker().set_mode(mode)));
         }
     });
     tracking.0.set_mode(TrackMode::Records);
@@ -365,6 +363,8 @@ fn a_signal_handler_allocates_while_a_call_is_tracked() {
 /// A child finds locks that other threads of its parent may have held: it tracks nothing, and goes on.
 #[test]
 fn a_forked_child_allocates_untracked() {
+    // qemu-user fails an assertion of its own in the child of a process with several threads.
+    let forks = if std::env::var_os("TERRACE_EMULATED").is_some() { 0 } else { 50 };
     let tracking = Tracking::new(TrackMode::Records);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -375,9 +375,9 @@ fn a_forked_child_allocates_untracked() {
                 }
             });
         }
-        let ended = (0..50).take_while(|_| child_ends_well()).count();
+        let ended = (0..forks).take_while(|_| child_ends_well()).count();
         stop.store(true, Relaxed);
-        assert_eq!(ended, 50);
+        assert_eq!(ended, forks);
     });
     assert_eq!(tracking.0.mode(), TrackMode::Records);
 }
