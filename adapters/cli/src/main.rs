@@ -18,6 +18,7 @@ mod input;
 mod operations;
 mod output;
 mod picture;
+mod pool_blocks;
 mod pools;
 mod progress;
 mod replay;

@@ -6,6 +6,7 @@
 
 use crate::failure::Failure;
 use crate::timeline::{POINTS_MAX, Point, Timeline, index_of_max};
+use std::path::Path;
 use terrace::engine::Owner;
 use terrace::engine::event::{Event, Kind};
 use terrace::recording::Reader;
@@ -64,15 +65,21 @@ struct RecordedSlot {
     skipped: bool,
 }
 
-/// Reads the operations of a trace, in chunks.
-pub struct OperationReader<'a> {
-    reader: Reader<'a>,
+/// Turns the events of a trace into operations.
+#[derive(Debug)]
+pub struct OperationFilter {
     min_size: u64,
     streams: bool,
     /// The trace's block in each slot.
     slots: Vec<RecordedSlot>,
     /// Sum of `bytes` over all slots that are not skipped.
     live: u64,
+}
+
+/// Reads the operations of a trace, in chunks.
+pub struct OperationReader<'a> {
+    reader: Reader<'a>,
+    filter: OperationFilter,
     /// Time of the first event, the origin of all times.
     begin_us: Option<u64>,
 }
@@ -80,7 +87,7 @@ pub struct OperationReader<'a> {
 impl<'a> OperationReader<'a> {
     /// Reads operations from a trace's entries.
     pub fn new(reader: Reader<'a>, min_size: u64, streams: bool) -> Self {
-        Self { reader, min_size, streams, slots: Vec::new(), live: 0, begin_us: None }
+        Self { reader, filter: OperationFilter::new(min_size, streams), begin_us: None }
     }
 
     /// Number of bytes read of the file, and the file's length if known.
@@ -96,19 +103,36 @@ impl<'a> OperationReader<'a> {
             let Some(entry) = self.reader.next().transpose()? else { break };
             let begin_us = *self.begin_us.get_or_insert(entry.event.time_us);
             let Some(slot) = entry.slot else { continue };
-            if let Some(operation) = self.operation(&entry.event, slot) {
+            if let Some(operation) = self.filter.operation(&entry.event, slot) {
                 chunk.operations.push(operation);
-                chunk.live.push(Point { time_us: entry.event.time_us - begin_us, live: self.live });
+                chunk.live.push(Point { time_us: entry.event.time_us - begin_us, live: self.filter.live() });
             }
         }
-        chunk.slots = self.slots.len();
+        chunk.slots = self.filter.slots();
         // Take at most POINTS_MAX samples per chunk, so that sampling stays rare.
         chunk.choose_samples(timeline.stride().max(chunk.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
         Ok(())
     }
+}
 
-    /// The operation for an event; `None` if the replay leaves the event out.
-    fn operation(&mut self, event: &Event, slot: u32) -> Option<Operation> {
+impl OperationFilter {
+    /// Leaves out blocks below `min_size` bytes; without `streams` all blocks have one owner.
+    pub fn new(min_size: u64, streams: bool) -> Self {
+        Self { min_size, streams, slots: Vec::new(), live: 0 }
+    }
+
+    /// Live bytes after the last event.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Number of slots that the trace has used so far.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The operation for an event; `None` if it is left out.
+    pub fn operation(&mut self, event: &Event, slot: u32) -> Option<Operation> {
         let kind = match event.kind {
             Kind::Allocate => OperationKind::Allocate,
             Kind::Reallocate => OperationKind::Reallocate,
@@ -132,6 +156,15 @@ impl<'a> OperationReader<'a> {
         let owner = if self.streams { event.owner } else { Owner(0) };
         Some(Operation { bytes, slot, owner, kind, align_log2: event.align.max(1).trailing_zeros() as u8 })
     }
+}
+
+/// The error for a trace without operations.
+pub fn nothing_left(path: &Path, min_size: u64) -> Failure {
+    let path = path.display();
+    Failure::Usage(match min_size {
+        0 => format!("{path}: no event allocates, resizes or frees; record again with those switched on"),
+        _ => format!("{path}: no event is left with --min-size {min_size}; give a smaller one"),
+    })
 }
 
 impl Chunk {

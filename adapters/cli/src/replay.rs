@@ -10,7 +10,7 @@ mod pool_replay;
 use crate::args::{ReplayArgs, Switch};
 use crate::failure::Failure;
 use crate::input;
-use crate::operations::{Chunk, OperationReader};
+use crate::operations::{Chunk, OperationReader, nothing_left};
 use crate::picture;
 use crate::pools::{self, PoolSetup};
 use crate::progress;
@@ -112,7 +112,7 @@ fn attempt(
     }
     bar.finish_and_clear();
     if events == 0 {
-        return Err(Failure::Usage(nothing_left(path, args.min_size)));
+        return Err(nothing_left(path, args.min_size));
     }
     let (mut rows, mut reserved) = (Vec::new(), Vec::new());
     let failures = runs.iter().filter_map(PoolReplay::failure).collect();
@@ -122,15 +122,6 @@ fn attempt(
     }
     let points = timeline.points().to_vec();
     Ok(Some(TraceResult { trace: name.into(), events, peak_live, points, rows, reserved, failures }))
-}
-
-/// The message for a trace without events to replay.
-fn nothing_left(path: &Path, min_size: u64) -> String {
-    let path = path.display();
-    match min_size {
-        0 => format!("{path}: no event allocates, resizes or frees; record again with those switched on"),
-        _ => format!("{path}: no event is left with --min-size {min_size}; give a smaller one"),
-    }
 }
 
 /// Paths of the pictures to draw: one for all traces, one for each trace, or none.

@@ -6,8 +6,9 @@
 //! Asks from below: the pool, with a device's settings.
 
 use super::pool::ReplayedPool;
-use super::trace::{EventKind, Trace, TraceEvent};
+use super::trace::{Trace, TraceEvent};
 use crate::failure::Failure;
+use crate::operations::{Operation, OperationKind};
 use crate::output::{format_bytes, format_thousands};
 use crate::pools::SourceKind;
 use serde::Serialize;
@@ -72,11 +73,15 @@ pub fn device_settings(source: SourceKind) -> ArenaSettings {
 pub fn part(trace: &Trace, begin: usize, end: usize) -> Vec<TraceEvent> {
     let mut live = vec![None::<TraceEvent>; trace.slots];
     for event in &trace.events[..begin] {
-        let slot = &mut live[event.slot as usize];
-        *slot = match event.kind {
-            EventKind::Free => None,
-            EventKind::Resize => slot.map(|old| TraceEvent { bytes: event.bytes, ..old }),
-            EventKind::Allocate => Some(*event),
+        let Operation { slot, kind, bytes, .. } = event.operation;
+        let slot = &mut live[slot as usize];
+        *slot = match kind {
+            OperationKind::Free => None,
+            OperationKind::Reallocate => slot.map(|mut old| {
+                old.operation.bytes = bytes;
+                old
+            }),
+            OperationKind::Allocate => Some(*event),
         };
     }
     let mut part: Vec<TraceEvent> = live.into_iter().flatten().collect();
@@ -99,7 +104,7 @@ pub fn take(
     events.iter().try_for_each(|event| pool.replay(event))?;
     let stats = pool.stats();
     let taken = Taken { reserved: stats.peak_reserved, calls: stats.misses + stats.returns, in_use: stats.peak_in_use };
-    Ok((pool.failed == 0).then_some(taken))
+    Ok((pool.failed() == 0).then_some(taken))
 }
 
 /// The usual settings.

@@ -6,8 +6,9 @@
 use super::data::{CopyData, LeakData, MarkData, SizesData, TagData, TagSeries, TimelineData, TraceData};
 use super::map;
 use super::pool::ReplayedPool;
-use super::trace::{EventKind, Trace};
+use super::trace::Trace;
 use crate::failure::Failure;
+use crate::operations::{Operation, OperationKind};
 use crate::pools::SourceKind;
 use crate::timeline::index_of_max;
 use std::cmp::Reverse;
@@ -45,8 +46,7 @@ struct TracedBlock {
 
 /// Gathers all but the advice.
 pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
-    let (live_after, peak_live) = live_after(trace);
-    let samples = samples(&live_after);
+    let samples = samples(&trace.live);
     let tags = tags(trace);
     let shown: Vec<u32> = tags.iter().take(SERIES).map(|(number, _)| *number).collect();
     let mut sizes = Sizes::default();
@@ -57,18 +57,18 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
     let mut next = samples.iter().peekable();
     for (at, event) in trace.events.iter().enumerate() {
         pool.replay(event)?;
-        let block = &mut blocks[event.slot as usize];
+        let Operation { slot, kind, bytes, .. } = event.operation;
+        let block = &mut blocks[slot as usize];
         let index = |tag: u32| shown.iter().position(|other| *other == tag).unwrap_or(shown.len());
         if let Some(old) = *block {
             by_tag[index(old.tag)] -= old.bytes;
         }
-        match (event.kind, *block) {
-            (EventKind::Allocate, _) => {
-                *block =
-                    Some(TracedBlock { bytes: event.bytes, born_us: event.time_us, tag: event.tag, site: event.site });
+        match (kind, *block) {
+            (OperationKind::Allocate, _) => {
+                *block = Some(TracedBlock { bytes, born_us: event.time_us, tag: event.tag, site: event.site });
             }
-            (EventKind::Resize, Some(old)) => *block = Some(TracedBlock { bytes: event.bytes, ..old }),
-            (EventKind::Free, Some(old)) => {
+            (OperationKind::Reallocate, Some(old)) => *block = Some(TracedBlock { bytes, ..old }),
+            (OperationKind::Free, Some(old)) => {
                 sizes.add(old.bytes, Some(event.time_us - old.born_us));
                 *block = None;
             }
@@ -81,7 +81,7 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
             let stats = pool.stats();
             timeline.time_us.push(event.time_us);
             timeline.event.push(at as u64);
-            timeline.live_bytes.push(live_after[at]);
+            timeline.live_bytes.push(trace.live[at]);
             timeline.reserved_bytes.push(stats.reserved);
             timeline.largest_free_bytes.push(stats.largest_free);
             series.iter_mut().zip(&by_tag).for_each(|(series, live)| series.push(*live));
@@ -97,9 +97,9 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
         name: trace.name.clone(),
         events: trace.events.len() as u64,
         duration_us: trace.duration_us(),
-        peak_live_bytes: peak_live,
+        peak_live_bytes: trace.live.iter().copied().max().unwrap_or(0),
         peak_reserved_bytes: stats.peak_reserved,
-        failed: pool.failed,
+        failed: pool.failed(),
         timeline,
         marks: marks(trace),
         map: map::map(trace, source, &shown, stats.peak_reserved)?,
@@ -109,18 +109,6 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
         copies: copies(trace),
         advice: Vec::new(),
     })
-}
-
-/// Requested bytes of live blocks after each event, and the most.
-fn live_after(trace: &Trace) -> (Vec<u64>, u64) {
-    let (mut sizes, mut live, mut peak) = (vec![0u64; trace.slots], 0, 0);
-    let after = trace.events.iter().map(|event| {
-        let old = std::mem::replace(&mut sizes[event.slot as usize], event.bytes);
-        live = live - old + event.bytes;
-        peak = peak.max(live);
-        live
-    });
-    (after.collect(), peak)
 }
 
 /// The event with the most live bytes of each of [`POINTS`] parts, and the last.
@@ -138,8 +126,9 @@ fn tags(trace: &Trace) -> Vec<(u32, TagData)> {
     let mut tags: HashMap<u32, TagData> = HashMap::new();
     let mut blocks = vec![(0u32, 0u64); trace.slots];
     for event in &trace.events {
-        let (tag, old) = blocks[event.slot as usize];
-        let tag = if event.kind == EventKind::Allocate { event.tag } else { tag };
+        let Operation { slot, kind, bytes, .. } = event.operation;
+        let (tag, old) = blocks[slot as usize];
+        let tag = if kind == OperationKind::Allocate { event.tag } else { tag };
         let data = tags.entry(tag).or_insert_with(|| TagData {
             tag: trace.text(tag).to_owned(),
             allocations: 0,
@@ -147,12 +136,12 @@ fn tags(trace: &Trace) -> Vec<(u32, TagData)> {
             peak_bytes: 0,
             live_bytes: 0,
         });
-        let old = if event.kind == EventKind::Allocate { 0 } else { old };
-        data.allocations += u64::from(event.kind == EventKind::Allocate);
-        data.allocated_bytes += event.bytes.saturating_sub(old);
-        data.live_bytes = data.live_bytes - old + event.bytes;
+        let old = if kind == OperationKind::Allocate { 0 } else { old };
+        data.allocations += u64::from(kind == OperationKind::Allocate);
+        data.allocated_bytes += bytes.saturating_sub(old);
+        data.live_bytes = data.live_bytes - old + bytes;
         data.peak_bytes = data.peak_bytes.max(data.live_bytes);
-        blocks[event.slot as usize] = (tag, event.bytes);
+        blocks[slot as usize] = (tag, bytes);
     }
     let mut tags: Vec<_> = tags.into_iter().collect();
     tags.sort_by(|a, b| (Reverse(a.1.peak_bytes), &a.1.tag).cmp(&(Reverse(b.1.peak_bytes), &b.1.tag)));

@@ -7,10 +7,11 @@
 use super::data::MapData;
 use super::gather::usual;
 use super::pool::ReplayedPool;
-use super::trace::{EventKind, Trace};
+use super::trace::Trace;
 use crate::failure::Failure;
+use crate::operations::OperationKind;
 use crate::pools::SourceKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use terrace_core::Fit;
 
 /// Most columns.
@@ -34,8 +35,8 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
     let (mut event_of, mut time_us, mut moments) = (Vec::new(), Vec::new(), Vec::new());
     for (at, event) in trace.events.iter().enumerate() {
         pool.replay(event)?;
-        if event.kind == EventKind::Allocate {
-            tags[event.slot as usize] = event.tag;
+        if event.operation.kind == OperationKind::Allocate {
+            tags[event.operation.slot as usize] = event.tag;
         }
         if (at + 1).is_multiple_of(step) || at + 1 == trace.events.len() {
             event_of.push(at as u64);
@@ -44,20 +45,12 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
         }
     }
     // Small blocks far apart may take more columns than the peak says.
-    let count = |moments: &[BTreeMap<u64, ColumnBytes>]| {
-        moments.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>().len()
-    };
-    while count(&moments) > COLUMNS {
+    let mut columns = taken(&moments);
+    while columns.len() > COLUMNS {
         column_bytes *= 2;
         moments = moments.into_iter().map(halve).collect();
+        columns = taken(&moments);
     }
-    let columns: Vec<u64> = moments
-        .iter()
-        .flat_map(BTreeMap::keys)
-        .copied()
-        .collect::<std::collections::BTreeSet<_>>()
-        .into_iter()
-        .collect();
     let empty: ColumnBytes = [0; TAGS + 1];
     let at = |moment: &BTreeMap<u64, ColumnBytes>, column: &u64| moment.get(column).copied().unwrap_or(empty);
     let digits = |moment: &BTreeMap<u64, ColumnBytes>, digit: &dyn Fn(&ColumnBytes) -> u32| {
@@ -82,6 +75,11 @@ pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Resul
         tag: moments.iter().map(|moment| digits(moment, &tag)).collect(),
         tags: names,
     })
+}
+
+/// The columns that have a block at any moment.
+fn taken(moments: &[BTreeMap<u64, ColumnBytes>]) -> BTreeSet<u64> {
+    moments.iter().flat_map(BTreeMap::keys).copied().collect()
 }
 
 /// Bytes by column and tag.

@@ -1,6 +1,6 @@
 //! `terrace report`: what a trace says, as one page that needs no network, and as files for other viewers.
 //!
-//! Promises upward: all traces are read to their end before anything is written; each file is complete or absent. Memory is 40 bytes
+//! Promises upward: all traces are read to their end before anything is written; each file is complete or absent. Memory is 48 bytes
 //! an event of the longest trace, and what the pools take.
 //! Asks from below: recordings, the replayed pool.
 //!
@@ -71,15 +71,13 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let data = PageData { version: env!("CARGO_PKG_VERSION"), source: args.source.name(), traces };
     let text = page::page(&data)?;
     files.push((&output, text.into_bytes()));
-    let written = output::json(&data)?;
-    if let Some(path) = json {
-        files.push((path, written.clone().into_bytes()));
-    }
+    let json_text = args.json.as_ref().map(|_| output::json(&data)).transpose()?;
+    files.extend(json.zip(json_text.as_ref()).map(|(path, text)| (path.as_path(), text.clone().into_bytes())));
     files
         .iter()
         .try_for_each(|(path, text)| output::write_file(path, text).map_err(|error| Failure::output(path, error)))?;
-    if args.json.is_some() && json.is_none() {
-        return output::print(&written);
+    if let (None, Some(text)) = (json, json_text) {
+        return output::print(&text);
     }
     let lines = data.traces.iter().map(summary).collect::<String>();
     output::print(&format!("{lines}{}\n", output.display()))

@@ -5,7 +5,7 @@ use crate::operations::OperationReader;
 use crate::pools::NewPool;
 use crate::timeline::Timeline;
 use std::fmt::Write;
-use terrace::engine::{AllocError, Cause, Stats};
+use terrace::engine::{AllocError, Allocator, Block, Cause, FreeError, Request, Stats};
 use terrace::recording::Reader;
 
 /// An allocator that allocates at rising addresses and reuses none: the cheapest pool possible. Refuses sizes above

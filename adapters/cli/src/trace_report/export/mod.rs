@@ -11,7 +11,8 @@ pub use perfetto::perfetto;
 pub use pprof::pprof;
 pub use speedscope::speedscope;
 
-use super::trace::{EventKind, Trace};
+use super::trace::Trace;
+use crate::operations::{Operation, OperationKind};
 use std::collections::HashMap;
 
 /// Blocks and bytes of one tag and call site.
@@ -28,26 +29,27 @@ fn sums(trace: &Trace, events: usize) -> HashMap<(u32, u32), StackSum> {
     let mut sums: HashMap<(u32, u32), StackSum> = HashMap::new();
     let mut blocks = vec![None::<((u32, u32), u64)>; trace.slots];
     for event in &trace.events[..events] {
-        let slot = &mut blocks[event.slot as usize];
-        if let Some((stack, bytes)) = slot.take() {
+        let Operation { slot, kind, bytes, .. } = event.operation;
+        let slot = &mut blocks[slot as usize];
+        if let Some((stack, old)) = slot.take() {
             let sum = sums.entry(stack).or_default();
             sum.live_blocks -= 1;
-            sum.live_bytes -= bytes;
-            if event.kind == EventKind::Resize {
-                sum.allocated_bytes += event.bytes.saturating_sub(bytes);
+            sum.live_bytes -= old;
+            if kind == OperationKind::Reallocate {
+                sum.allocated_bytes += bytes.saturating_sub(old);
                 sum.live_blocks += 1;
-                sum.live_bytes += event.bytes;
-                *slot = Some((stack, event.bytes));
+                sum.live_bytes += bytes;
+                *slot = Some((stack, bytes));
             }
         }
-        if event.kind == EventKind::Allocate {
+        if kind == OperationKind::Allocate {
             let stack = (event.tag, event.site);
             let sum = sums.entry(stack).or_default();
             sum.allocations += 1;
-            sum.allocated_bytes += event.bytes;
+            sum.allocated_bytes += bytes;
             sum.live_blocks += 1;
-            sum.live_bytes += event.bytes;
-            *slot = Some((stack, event.bytes));
+            sum.live_bytes += bytes;
+            *slot = Some((stack, bytes));
         }
     }
     sums

@@ -4,8 +4,9 @@
 //! Asks from below: the timeline of the page. The format:
 //! <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
+use crate::operations::{Operation, OperationKind};
 use crate::trace_report::data::TraceData;
-use crate::trace_report::trace::{EventKind, Trace};
+use crate::trace_report::trace::Trace;
 use serde_json::json;
 
 /// Most blocks that are slices: what the viewers draw fluently.
@@ -61,15 +62,16 @@ fn largest(trace: &Trace) -> Vec<BlockSlice> {
     let (mut open, mut slices) = (vec![None::<usize>; trace.slots], Vec::<BlockSlice>::new());
     let end = trace.duration_us();
     for event in &trace.events {
-        let slot = &mut open[event.slot as usize];
-        match (event.kind, *slot) {
-            (EventKind::Allocate, _) => {
+        let Operation { slot, kind, bytes, owner, .. } = event.operation;
+        let slot = &mut open[slot as usize];
+        match (kind, *slot) {
+            (OperationKind::Allocate, _) => {
                 *slot = Some(slices.len());
-                let (tag, site, owner) = (event.tag, event.site, event.owner);
-                slices.push(BlockSlice { begin: event.time_us, end, bytes: event.bytes, tag, site, owner });
+                let (tag, site, owner) = (event.tag, event.site, owner.0);
+                slices.push(BlockSlice { begin: event.time_us, end, bytes, tag, site, owner });
             }
-            (EventKind::Resize, Some(at)) => slices[at].bytes = slices[at].bytes.max(event.bytes),
-            (EventKind::Free, Some(at)) => {
+            (OperationKind::Reallocate, Some(at)) => slices[at].bytes = slices[at].bytes.max(bytes),
+            (OperationKind::Free, Some(at)) => {
                 slices[at].end = event.time_us;
                 *slot = None;
             }
