@@ -157,7 +157,11 @@ fn files_of_another_kind() {
     refused(vec![b'x'; 1 << 20], ":1", &format!("the first line is `{}...`", "x".repeat(40)));
     refused(vec![0; 1 << 20], ":1", "the first line is `\\0");
     refused(b"\x7fELF\x02\x01\x01\x00", ":1", "the first line is `\\u{7f}ELF");
-    refused(b"PK\x03\x04\xff\xfe\n", ":1", "give a CSV (plain, gzip or zstd) or a terrace recording");
+    refused(
+        b"PK\x03\x04\xff\xfe\n",
+        ":1",
+        "give a CSV (plain, gzip or zstd), a terrace recording, a snapshot of PyTorch or a log of RMM",
+    );
     refused(b"no trace\r", ":1", "the first line is `no trace\\r`");
     refused(format!("\u{feff}{HEADER}0,a,0,8,8,0,t\n"), ":1", "a byte order mark before the header");
     refused(HEADER.replace('\n', "\r") + "0,a,0,8,8,0,t\r", ":1", "a carriage return");
