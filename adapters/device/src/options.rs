@@ -121,17 +121,9 @@ impl DeviceOptions {
 
     /// The settings of the arena over pages or segments.
     pub(crate) fn arena(&self, pages: bool) -> ArenaSettings {
-        // Caching is the streams' affair: the arena merges at once, as far as fences allow.
-        let coalesce = terrace_core::arena::Coalesce::AtOnce;
-        // Segments for three of what is asked for, kept up to a fifth beyond the peak: no more calls than PyTorch's allocator
-        // makes over trainings and large blocks, and less memory (tests/tests/device_scenarios.rs).
-        let segments =
-            ArenaSettings { segment_multiple: 3, spare_multiple: 2, slack: 200, ..ArenaSettings::segments() };
-        // 2.9 % beyond the peak: pages are used to 97 %.
-        let growing = ArenaSettings { max_slack: 29, ..ArenaSettings::growing() };
-        let base = if pages { growing } else { segments };
+        let base = if pages { ArenaSettings::device_pages() } else { ArenaSettings::device_segments() };
         let (granule, small_threshold, segment) = (self.granule, self.small_threshold, self.segment);
-        ArenaSettings { granule, small_threshold, segment, coalesce, zero_fresh: self.zero_fresh, ..base }
+        ArenaSettings { granule, small_threshold, segment, zero_fresh: self.zero_fresh, ..base }
     }
 
     /// The settings of arenas over pinned memory: a region is what is asked for, or a twentieth of the peak when that is more;

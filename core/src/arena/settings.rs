@@ -85,6 +85,22 @@ impl ArenaSettings {
         Self { slack: 100, ..Self::growing() }
     }
 
+    /// What a device does over pages: the slack grows to 2.9 %, so pages are used to 97 %.
+    ///
+    /// Caching is the streams' affair: the arena merges at once, as far as fences allow.
+    pub const fn device_pages() -> Self {
+        Self { max_slack: 29, coalesce: Coalesce::AtOnce, ..Self::growing() }
+    }
+
+    /// What a device does over segments.
+    ///
+    /// Segments are for three of what is asked for, and kept up to a fifth beyond the peak: no more calls than PyTorch's
+    /// allocator makes over trainings and large blocks, and less memory (`tests/tests/device_scenarios.rs`).
+    pub const fn device_segments() -> Self {
+        let segments = Self::segments();
+        Self { segment_multiple: 3, spare_multiple: 2, slack: 200, coalesce: Coalesce::AtOnce, ..segments }
+    }
+
     /// Whether the slack grows with the calls to the source.
     pub(super) fn slack_grows(&self) -> bool {
         self.max_slack > self.slack

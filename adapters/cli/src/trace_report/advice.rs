@@ -12,7 +12,7 @@ use crate::operations::{Operation, OperationKind};
 use crate::output::{format_bytes, format_thousands};
 use crate::pools::SourceKind;
 use serde::Serialize;
-use terrace::engine::arena::{ArenaSettings, Coalesce};
+use terrace::engine::arena::ArenaSettings;
 use terrace_core::Fit;
 
 /// The least gain that is worth a setting, as a share.
@@ -60,12 +60,9 @@ pub struct Candidate {
 
 /// A device's own settings over such a source.
 pub fn device_settings(source: SourceKind) -> ArenaSettings {
-    let coalesce = Coalesce::AtOnce;
     match source {
-        SourceKind::Growing => ArenaSettings { max_slack: 29, coalesce, ..ArenaSettings::growing() },
-        SourceKind::Segments => {
-            ArenaSettings { segment_multiple: 3, spare_multiple: 2, slack: 200, coalesce, ..ArenaSettings::segments() }
-        }
+        SourceKind::Growing => ArenaSettings::device_pages(),
+        SourceKind::Segments => ArenaSettings::device_segments(),
     }
 }
 
