@@ -122,10 +122,16 @@ pub fn current() -> Option<&'static Cache> {
     if is_in_handler() { None } else { assigned() }
 }
 
+/// What was assigned to the running thread: null, a cache, or [`ENDED`]. `None` without a key.
+#[inline]
+fn value() -> Option<*mut c_void> {
+    tls::own().or_else(|| key().map(Key::get))
+}
+
 /// The cache that is assigned to the running thread, attached or detached.
 #[inline]
 pub fn assigned() -> Option<&'static Cache> {
-    let value = tls::own().or_else(|| key().map(Key::get))?;
+    let value = value()?;
     // SAFETY: null, the mark of an ended thread, or a cache; caches live as long as the process.
     if value == ENDED { None } else { unsafe { value.cast::<Cache>().as_ref() } }
 }
@@ -148,7 +154,7 @@ fn attach() -> Option<&'static Cache> {
         }
         return Some(cache);
     }
-    if tls::own().or_else(|| key().map(Key::get)) == Some(ENDED) {
+    if value() == Some(ENDED) {
         return None;
     }
     let cache = pop_spare().or_else(new_cache)?;

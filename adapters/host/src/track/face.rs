@@ -28,6 +28,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// The tracker of the process's heap: which blocks are live, since when, under which tag.
 ///
 /// Off until its mode is set.
+///
 /// The bytes of a block are those of its size class, or of its pages, not those asked for. Blocks of a [`Heap`](crate::Heap) are not
 /// tracked, and neither is anything in a forked child.
 ///
@@ -56,12 +57,13 @@ pub const HEAP_TRACKER: &HeapTracker = &HeapTracker(());
 impl HeapTracker {
     /// Changes how much is recorded, from the next allocation on, in all threads.
     ///
-    /// A change begins anew: counters from zero, without records; between records and sites everything stays. Switched off, counters
-    /// stay for queries, and what was live counts as freed. Counters alone count under no tag, and know no blocks: frees of blocks from before count too, so live
-    /// bytes may be too few.
+    /// A change begins anew: counters from zero, without records; between records and sites everything stays. Switched off,
+    /// counters stay for queries, and what was live counts as freed. Counters alone count under no tag, and know no blocks:
+    /// frees of blocks from before count too, so live bytes may be too few.
     ///
-    /// `false`: the tracker stays off, in a forked child, or where the C library has no thread key left. On systems other than Linux on x86-64 or AArch64 a thread notices the change at its next call that
-    /// its cache cannot serve.
+    /// `false`: nothing changes, in a forked child, in a signal handler that interrupted the allocator, or where the C library
+    /// has no thread key left. On systems other than Linux on x86-64 or AArch64 a thread notices the change at its next call
+    /// that its cache cannot serve.
     pub fn set_mode(&self, mode: TrackMode) -> bool {
         if mode == TrackMode::Off && TRACKER.get().is_none() {
             return true;
@@ -204,7 +206,7 @@ fn made() -> Option<&'static Tracker<PageMemory>> {
 ///
 /// A signal handler meanwhile takes no lock of the tracker: it takes blocks from the emergency pool, and its frees wait.
 fn untracked<R>(body: impl FnOnce() -> R) -> R {
-    let _only = thread::current().and_then(Untracked::begin);
+    let _only = Untracked::begin(thread::current());
     let _busy = thread::enter_slow_path();
     body()
 }

@@ -130,7 +130,7 @@ fn record(stack: &[u64], block: *mut u8, bytes: usize) {
         return tracker.count_allocation_on(hook.thread, bytes as u64);
     }
     // The tag is a thread-local variable, for which some versions of glibc allocate: that call must not come to this again.
-    let Some(_only) = hook.cache.map(Untracked::begin).unwrap_or(Some(Untracked(None))) else { return };
+    let Some(_only) = Untracked::begin(hook.cache) else { return };
     let tag = if hook.cache.is_some() { Tag::current() } else { Tag::NONE };
     let origin = if tracker.mode() == TrackMode::Sites { tracker.origin_of(tag, stack) } else { Origin::of(tag) };
     tracker.allocate_on(hook.thread, origin, block.addr() as u64, bytes as u64, 0);
@@ -138,11 +138,10 @@ fn record(stack: &[u64], block: *mut u8, bytes: usize) {
 
 fn forget(block: *mut u8, bytes: usize) {
     let (false, Some((tracker, hook))) = (block.is_null(), enter()) else { return };
-    let key = block.addr() as u64;
     if tracker.mode() == TrackMode::Counters {
         tracker.count_free_on(hook.thread, bytes as u64);
     } else {
-        tracker.free_key_on(hook.thread, key);
+        tracker.free_key_on(hook.thread, block.addr() as u64);
     }
 }
 
@@ -160,12 +159,15 @@ pub struct Untracked(Option<&'static Cache>);
 
 impl Untracked {
     /// Begins it; `None` if it has begun before.
-    pub fn begin(cache: &'static Cache) -> Option<Self> {
-        if cache.untracked.load(Relaxed) {
-            return None;
-        }
-        cache.untracked.store(true, Relaxed);
-        Some(Self(Some(cache)))
+    pub fn begin(cache: Option<&'static Cache>) -> Option<Self> {
+        // Only the thread itself writes it: no exchange is needed.
+        let began = cache.is_some_and(|cache| {
+            let began = cache.untracked.load(Relaxed);
+            cache.untracked.store(true, Relaxed);
+            began
+        });
+        // Not `then_some`: what is not returned would end the outer one when it is dropped.
+        (!began).then(|| Self(cache))
     }
 }
 
