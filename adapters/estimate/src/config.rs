@@ -112,20 +112,18 @@ fn bare(fields: &Fields<'_>, hidden: &str) -> Result<ModelShape, EstimateError> 
     })
 }
 
+/// Attention whose keys and values have as many heads as its queries.
+fn multi_head(heads: u64, head_dim: u64, bias: bool) -> AttentionShape {
+    AttentionShape::Heads { heads, kv_heads: heads, head_dim, input_bias: bias, output_bias: bias, head_norms: false }
+}
+
 /// Multi-head attention and a feed-forward part, all with biases; two norms with biases.
 fn biased(layers: u64, heads: u64, head_dim: u64, width: u64, activation: Activation) -> LayerStack {
     LayerStack {
         layers,
         windowed_layers: 0,
         window: 0,
-        attention: AttentionShape::Heads {
-            heads,
-            kv_heads: heads,
-            head_dim,
-            input_bias: true,
-            output_bias: true,
-            head_norms: false,
-        },
+        attention: multi_head(heads, head_dim, true),
         cross: false,
         feed_forward: FeedForward { width, gated: false, bias: true, activation },
         experts: None,
@@ -202,14 +200,7 @@ fn t5(fields: &Fields<'_>) -> Result<ModelShape, EstimateError> {
             layers,
             windowed_layers: 0,
             window: 0,
-            attention: AttentionShape::Heads {
-                heads,
-                kv_heads: heads,
-                head_dim: fields.needed("d_kv")?,
-                input_bias: false,
-                output_bias: false,
-                head_norms: false,
-            },
+            attention: multi_head(heads, fields.needed("d_kv")?, false),
             cross,
             feed_forward: FeedForward {
                 width: fields.needed("d_ff")?,

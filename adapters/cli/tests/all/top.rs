@@ -196,18 +196,23 @@ fn has_row(pane: &str) -> bool {
     pane.contains("48.") || pane.contains("49.")
 }
 
+/// A folder with the program in it, if there are tmux and a compiler.
+fn with_terminal(test: &str) -> Option<Sandbox> {
+    let here = Sandbox::new();
+    let all = have(test, "tmux", "tmux") && have(test, "cc", "gcc libc6-dev");
+    all.then(|| {
+        compile(&here, &[]);
+        here
+    })
+}
+
 fn top_command() -> String {
     format!("{} top --interval 50 --library {} -- ./blocks", env!("CARGO_BIN_EXE_terrace"), library())
 }
 
 #[test]
 fn keys_in_a_terminal_do_what_they_say() {
-    let name = "keys_in_a_terminal_do_what_they_say";
-    if !have(name, "tmux", "tmux") || !have(name, "cc", "gcc libc6-dev") {
-        return;
-    }
-    let here = Sandbox::new();
-    compile(&here, &[]);
+    let Some(here) = with_terminal("keys_in_a_terminal_do_what_they_say") else { return };
     let tmux = Tmux::start("keys", ["100", "30"], &here.path("."), &top_command());
     let pane = tmux.until("rows", |pane| pane.contains("48 blocks are there") && has_row(pane));
     for part in ["terrace top: ./blocks (", "in use▾", "pressure normal", "bytes in use, at most", "q quit"] {
@@ -237,12 +242,7 @@ fn keys_in_a_terminal_do_what_they_say() {
 
 #[test]
 fn a_terminal_of_20_columns_and_5_lines_shows_what_fits() {
-    let name = "a_terminal_of_20_columns_and_5_lines_shows_what_fits";
-    if !have(name, "tmux", "tmux") || !have(name, "cc", "gcc libc6-dev") {
-        return;
-    }
-    let here = Sandbox::new();
-    compile(&here, &[]);
+    let Some(here) = with_terminal("a_terminal_of_20_columns_and_5_lines_shows_what_fits") else { return };
     let tmux = Tmux::start("small", ["20", "5"], &here.path("."), &top_command());
     let pane = tmux.until("a row", |pane| pane.contains("blocks ") && has_row(pane));
     assert!(pane.contains("q quit") && pane.lines().all(|line| line.chars().count() <= 20), "{pane}");
@@ -262,12 +262,7 @@ fn a_terminal_of_20_columns_and_5_lines_shows_what_fits() {
 /// The program is told to end, and the command ends, without a terminal to read from for ever.
 #[test]
 fn a_terminal_that_goes_away_ends_it() {
-    let name = "a_terminal_that_goes_away_ends_it";
-    if !have(name, "tmux", "tmux") || !have(name, "cc", "gcc libc6-dev") {
-        return;
-    }
-    let here = Sandbox::new();
-    compile(&here, &[]);
+    let Some(here) = with_terminal("a_terminal_that_goes_away_ends_it") else { return };
     let command = format!("exec {} 2> said", top_command());
     let tmux = Tmux::start("gone", ["80", "20"], &here.path("."), &command);
     tmux.until("a row", |pane| pane.contains("blocks ") && has_row(pane));

@@ -34,7 +34,7 @@ pub(super) struct RmmReader {
     begin: Option<u64>,
     /// Time of the last event since the first line.
     time_us: u64,
-    /// Midnights passed, in microseconds.
+    /// Microseconds to add to a line's time of day: a day for each midnight that the log passed.
     days: u64,
     /// The allocation whose address another block had: its free comes first.
     next: Option<Event>,
