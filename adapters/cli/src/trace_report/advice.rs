@@ -1,8 +1,12 @@
 //! Advice: settings of a device that a replay found better than the usual ones.
 //!
-//! Promises upward: a setting is advised only if it was better on the first half of the trace, on both of its quarters and on the
-//! middle of them, by alike much, and on none of them worse: so that what it promises is likely to hold for the second half, which the
-//! choice never saw. Nothing is guessed: each number is of a replay.
+//! Promises upward: nothing is guessed, each number is of a replay. The choice sees the first half of the trace alone, so that the
+//! second half can judge it. It is made on the end of that half, on both halves of this end, and on its middle: settings are advised
+//! if they are worse on none of them, nor with all blocks 10, 20 and 30 % larger, so that a gain does not hang on how today's sizes are
+//! rounded; and if they save
+//! - driver calls, alike on all four, where there are [`LEAST_CALLS`] to save from; or
+//! - reserved bytes, on all four and with larger blocks.
+//!
 //! Asks from below: the pool, with a device's settings.
 
 use super::pool::ReplayedPool;
@@ -12,13 +16,26 @@ use crate::operations::{Operation, OperationKind};
 use crate::output::{format_bytes, format_thousands};
 use crate::pools::SourceKind;
 use serde::Serialize;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{ScopedJoinHandle, available_parallelism};
 use terrace::engine::arena::ArenaSettings;
 use terrace_core::Fit;
 
 /// The least gain that is worth a setting, as a share.
 const LEAST_GAIN: f64 = 0.05;
 /// How much the gains on parts of the first half may differ for a promise.
-const ALIKE: f64 = 0.10;
+const ALIKE: f64 = 0.05;
+/// The fewest driver calls of which a share says something.
+const LEAST_CALLS: u64 = 16;
+/// A byte counts as much as so many calls, as shares.
+const BYTES_OVER_CALLS: f64 = 4.0;
+/// Gains that differ by less are one: the smaller change is advised.
+const NEAR: f64 = 0.02;
+/// The most events of a part: the end of a long run says as much as the whole.
+const EVENTS: usize = 1 << 17;
+/// Percent by which blocks are larger.
+const LARGER: [u64; 3] = [110, 120, 130];
 
 /// A setting to change, and what that saves.
 #[derive(Clone, Debug, Serialize)]
@@ -31,7 +48,7 @@ pub struct SettingAdvice {
     pub setting: String,
     /// What gets less: `reserved_bytes` or `source_calls`.
     pub measure: &'static str,
-    /// The measure on the first half of the trace, with the usual settings and with these.
+    /// The measure at the end of the trace's first half, with the usual settings and with these.
     pub before: u64,
     pub after: u64,
 }
@@ -67,41 +84,64 @@ pub fn device_settings(source: SourceKind) -> ArenaSettings {
 }
 
 /// A part of a trace: what is live at its beginning is allocated first.
-pub fn part(trace: &Trace, begin: usize, end: usize) -> Vec<TraceEvent> {
-    let mut live = vec![None::<TraceEvent>; trace.slots];
-    for event in &trace.events[..begin] {
-        let Operation { slot, kind, bytes, .. } = event.operation;
-        let slot = &mut live[slot as usize];
-        *slot = match kind {
-            OperationKind::Free => None,
-            OperationKind::Reallocate => slot.map(|mut old| {
-                old.operation.bytes = bytes;
-                old
-            }),
-            OperationKind::Allocate => Some(*event),
-        };
-    }
-    let mut part: Vec<TraceEvent> = live.into_iter().flatten().collect();
-    part.extend_from_slice(&trace.events[begin..end]);
-    part
+#[derive(Clone)]
+pub struct Part {
+    events: Vec<TraceEvent>,
+    /// Number of slots, which are dense.
+    slots: usize,
 }
 
-/// Replays events with settings; `None` if an allocation failed.
-pub fn take(
-    events: &[TraceEvent],
-    slots: usize,
-    source: SourceKind,
-    candidate: &Candidate,
-) -> Result<Option<Taken>, Failure> {
-    let usual = device_settings(source);
-    let (small_threshold, segment) = (candidate.small_threshold, candidate.segment);
-    let settings = ArenaSettings { small_threshold, segment, ..usual };
-    let mut pool = ReplayedPool::new(source, settings, candidate.strategy, slots)?;
-    pool.warm_up(candidate.warm_up)?;
-    events.iter().try_for_each(|event| pool.replay(event))?;
-    let stats = pool.stats();
-    let taken = Taken { reserved: stats.peak_reserved, calls: stats.misses + stats.returns, in_use: stats.peak_in_use };
-    Ok((pool.failed() == 0).then_some(taken))
+impl Part {
+    /// Cuts the events from `begin` to `end` out of a trace.
+    pub fn new(trace: &Trace, begin: usize, end: usize) -> Self {
+        let mut live = vec![None::<TraceEvent>; trace.slots];
+        for event in &trace.events[..begin] {
+            let Operation { slot, kind, bytes, .. } = event.operation;
+            let slot = &mut live[slot as usize];
+            *slot = match kind {
+                OperationKind::Free => None,
+                OperationKind::Reallocate => slot.map(|mut old| {
+                    old.operation.bytes = bytes;
+                    old
+                }),
+                OperationKind::Allocate => Some(*event),
+            };
+        }
+        let mut events: Vec<TraceEvent> = live.into_iter().flatten().collect();
+        events.extend_from_slice(&trace.events[begin..end]);
+        let (mut numbers, mut slots) = (vec![u32::MAX; trace.slots], 0);
+        for event in &mut events {
+            let number = &mut numbers[event.operation.slot as usize];
+            if *number == u32::MAX {
+                (*number, slots) = (slots, slots + 1);
+            }
+            event.operation.slot = *number;
+        }
+        Self { events, slots: slots as usize }
+    }
+
+    /// The same with blocks of so many percent of their size.
+    fn scaled(&self, percent: u64) -> Self {
+        let mut scaled = self.clone();
+        for TraceEvent { operation, .. } in &mut scaled.events {
+            operation.bytes = operation.bytes.saturating_mul(percent) / 100;
+        }
+        scaled
+    }
+
+    /// Replays it with settings; `None` if an allocation failed.
+    pub fn take(&self, source: SourceKind, candidate: &Candidate) -> Result<Option<Taken>, Failure> {
+        let usual = device_settings(source);
+        let (small_threshold, segment) = (candidate.small_threshold, candidate.segment);
+        let settings = ArenaSettings { small_threshold, segment, ..usual };
+        let mut pool = ReplayedPool::new(source, settings, candidate.strategy, self.slots)?;
+        pool.warm_up(candidate.warm_up)?;
+        self.events.iter().try_for_each(|event| pool.replay(event))?;
+        let stats = pool.stats();
+        let calls = stats.misses + stats.returns;
+        let taken = Taken { reserved: stats.peak_reserved, calls, in_use: stats.peak_in_use };
+        Ok((pool.failed() == 0).then_some(taken))
+    }
 }
 
 /// The usual settings.
@@ -110,56 +150,108 @@ pub fn usual(source: SourceKind) -> Candidate {
     Candidate { strategy: Fit::Good, small_threshold, segment, warm_up: 0 }
 }
 
+/// Parts of the first half of a trace, on which settings are tried.
+struct Trial {
+    source: SourceKind,
+    /// Both halves and the middle of the first half's end, and then this end itself: what is worse is seen on the shortest.
+    parts: [Part; 4],
+    /// What the usual settings took on them.
+    usual: Vec<Taken>,
+    /// The end with larger blocks, and what the usual settings took there.
+    larger: Vec<(Part, Taken)>,
+}
+
+impl Trial {
+    /// Cuts the parts; `None` if the usual settings fail on one.
+    fn new(trace: &Trace, source: SourceKind) -> Result<Option<Self>, Failure> {
+        let half = trace.events.len() / 2;
+        let length = half.min(EVENTS);
+        let cut = |begin: usize, end: usize| Part::new(trace, half - length + begin, half - length + end);
+        let parts = [(length / 2, length), (0, length / 2), (length / 4, length / 4 * 3), (0, length)];
+        let parts = parts.map(|(begin, end)| cut(begin, end));
+        let usually = |part: &Part| part.take(source, &usual(source));
+        let Some(usual) = parts.iter().map(usually).collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
+        let mut larger = Vec::new();
+        for part in LARGER.map(|percent| parts[3].scaled(percent)) {
+            let Some(taken) = usually(&part)? else { return Ok(None) };
+            larger.push((part, taken));
+        }
+        Ok(Some(Self { source, parts, usual, larger }))
+    }
+
+    /// The gain of a candidate, and what it took on the end of the first half; `None` if it is not better, or worse on any part.
+    fn judge(&self, candidate: &Candidate) -> Result<Option<(f64, Taken)>, Failure> {
+        let mut taken = Vec::new();
+        for (part, usual) in self.parts.iter().zip(&self.usual) {
+            match part.take(self.source, candidate)? {
+                Some(new) if new.reserved <= usual.reserved && new.calls <= usual.calls => taken.push(new),
+                _ => return Ok(None),
+            }
+        }
+        let saved = |of: fn(&Taken) -> u64| {
+            let shares = self.usual.iter().zip(&taken).map(|(usual, new)| share_saved(of(usual), of(new)));
+            shares.fold((f64::MAX, f64::MIN), |(least, most), share| (share.min(least), share.max(most)))
+        };
+        let ((calls, most), (mut bytes, _)) = (saved(|taken| taken.calls), saved(|taken| taken.reserved));
+        let few = self.usual.iter().map(|usual| usual.calls).min().unwrap_or(0);
+        let alike = most - calls <= ALIKE && few >= LEAST_CALLS;
+        // Where memory was taken once, nothing is known of how it grows.
+        if !(alike && calls >= LEAST_GAIN || few > 1 && bytes >= LEAST_GAIN) {
+            return Ok(None);
+        }
+        for (part, usual) in &self.larger {
+            match part.take(self.source, candidate)? {
+                Some(new) if new.reserved <= usual.reserved => {
+                    bytes = bytes.min(share_saved(usual.reserved, new.reserved));
+                }
+                _ => return Ok(None),
+            }
+        }
+        let counted = |share: f64| if share >= LEAST_GAIN { share } else { 0.0 };
+        let gain = counted(bytes) * BYTES_OVER_CALLS + if alike { counted(calls) } else { 0.0 };
+        Ok((gain > 0.0).then_some((gain, taken[3])))
+    }
+
+    /// The candidates that are better, in their order, with their gains and what they took; a thread for each core judges.
+    fn better(&self, candidates: &[Candidate]) -> Result<Vec<(f64, Candidate, Taken)>, Failure> {
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            let mut found = Vec::new();
+            while let Some(candidate) = candidates.get(next.fetch_add(1, Relaxed)) {
+                found.extend(self.judge(candidate)?.map(|(gain, taken)| (gain, *candidate, taken)));
+            }
+            Ok(found)
+        };
+        let cores = available_parallelism().map_or(1, usize::from);
+        let found = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+            let join = |worker: ScopedJoinHandle<'_, _>| worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+            workers.into_iter().map(join).collect::<Result<Vec<_>, Failure>>()
+        })?;
+        let mut found = found.concat();
+        found.sort_by_key(|(_, candidate, _)| candidates.iter().position(|other| other == candidate));
+        Ok(found)
+    }
+}
+
+/// What was saved, as a share of what there was.
+fn share_saved(before: u64, after: u64) -> f64 {
+    1.0 - after as f64 / before.max(1) as f64
+}
+
 /// The best settings by the first half of a trace; `None` where the usual ones are.
 pub fn best(trace: &Trace, source: SourceKind) -> Result<Option<(Candidate, SettingAdvice)>, Failure> {
-    let half = trace.events.len() / 2;
-    let cuts = [(0, half), (0, half / 2), (half / 2, half), (half / 4, half / 4 * 3)];
-    let parts = cuts.map(|(begin, end)| part(trace, begin, end));
-    let own = usual(source);
-    let mut before = Vec::new();
-    for events in &parts {
-        let Some(taken) = take(events, trace.slots, source, &own)? else { return Ok(None) };
-        before.push(taken);
-    }
-    let mut found: Option<(f64, Candidate, Vec<Taken>)> = None;
-    // The least peak of the parts: what is warmed up is needed in each.
-    let peak = before.iter().map(|taken| taken.in_use).min().unwrap_or(0);
-    for candidate in candidates(source, peak) {
-        if let Some((gain, after)) = judge(&candidate, &parts, &before, trace.slots, source)?
-            && found.as_ref().is_none_or(|(best, ..)| gain > *best)
-        {
-            found = Some((gain, candidate, after));
-        }
-    }
-    Ok(found.map(|(_, candidate, after)| (candidate, advice(&candidate, &own, before[0], after[0]))))
+    let Some(trial) = Trial::new(trace, source)? else { return Ok(None) };
+    // What is warmed up is needed in each part.
+    let peak = trial.usual.iter().map(|taken| taken.in_use).min().unwrap_or(0);
+    let found = trial.better(&candidates(source, peak))?;
+    let best = found.iter().map(|(gain, ..)| *gain).fold(0.0, f64::max);
+    // The first is the smallest change.
+    let found = found.into_iter().find(|(gain, ..)| *gain >= best - NEAR);
+    Ok(found.map(|(_, candidate, after)| (candidate, advice(&candidate, &usual(source), trial.usual[3], after))))
 }
 
-/// The gain of a candidate, and what it took on each part; `None` if it is not better, or worse anywhere.
-fn judge(
-    candidate: &Candidate,
-    parts: &[Vec<TraceEvent>],
-    before: &[Taken],
-    slots: usize,
-    source: SourceKind,
-) -> Result<Option<(f64, Vec<Taken>)>, Failure> {
-    let mut after = Vec::new();
-    for (events, before) in parts.iter().zip(before) {
-        match take(events, slots, source, candidate)? {
-            Some(taken) if taken.reserved <= before.reserved && taken.calls <= before.calls => after.push(taken),
-            _ => return Ok(None),
-        }
-    }
-    let saved = |of: fn(&Taken) -> u64| {
-        let saved = before.iter().zip(&after).map(|(before, after)| 1.0 - of(after) as f64 / of(before).max(1) as f64);
-        let (least, most) = saved.fold((f64::MAX, f64::MIN), |(least, most), gain| (gain.min(least), gain.max(most)));
-        if least >= LEAST_GAIN && most - least <= ALIKE { least } else { 0.0 }
-    };
-    // A byte counts more than a call.
-    let gain = saved(|taken| taken.reserved) + saved(|taken| taken.calls) / 4.0;
-    Ok((gain > 0.0).then_some((gain, after)))
-}
-
-/// The settings that are tried.
+/// The settings that are tried, the smallest change first.
 fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
     let own = usual(source);
     let mut found = Vec::new();
@@ -168,19 +260,20 @@ fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
             found.push(Candidate { strategy, small_threshold, ..own });
         }
     }
-    match source {
-        SourceKind::Growing => {
-            let warm = |percent: u64| Candidate { warm_up: peak / 100 * percent, ..own };
-            found.extend([50, 75, 90, 95, 98, 100].map(warm));
-            found.extend([95, 100].map(|percent| Candidate { strategy: Fit::Best, ..warm(percent) }));
-        }
-        SourceKind::Segments => {
-            let sizes = [1, 2, 8, 16, 32, 64, 128, 256].map(|mib: u64| mib << 20);
-            found.extend(sizes.map(|segment| Candidate { segment, ..own }));
-            found.extend([32, 64].map(|mib: u64| Candidate { segment: mib << 20, strategy: Fit::Best, ..own }));
+    for strategy in [Fit::Good, Fit::Best] {
+        match source {
+            SourceKind::Growing => {
+                let warm_ups = (10..=120).step_by(5).map(|percent| peak / 100 * percent);
+                found.extend(warm_ups.map(|warm_up| Candidate { warm_up, strategy, ..own }));
+            }
+            SourceKind::Segments => {
+                let sizes = (0..=9).map(|power| 1 << 20 << power);
+                found.extend(sizes.map(|segment| Candidate { segment, strategy, ..own }));
+            }
         }
     }
     found.retain(|candidate| *candidate != own);
+    found.sort_by_key(|candidate| candidate.warm_up);
     found
 }
 
@@ -205,11 +298,11 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -
         titles.push(format!("warm up {}", format_bytes(candidate.warm_up)));
         lines.push(format!("device.warm_up(&stream, &[({}, 1)])?;", candidate.warm_up));
     }
-    let share = |before: u64, after: u64| 100.0 * (1.0 - after as f64 / before.max(1) as f64);
+    let share = |before, after| 100.0 * share_saved(before, after);
     let (bytes, calls) = (share(before.reserved, after.reserved), share(before.calls, after.calls));
     let by_bytes = bytes >= 100.0 * LEAST_GAIN;
     let why = format!(
-        "On the first half of the trace a device reserves {} where it reserved {} ({bytes:.1} % less), and calls the driver {} times \
+        "At the end of the trace's first half a device reserves {} where it reserved {} ({bytes:.1} % less), and calls the driver {} times \
          for memory where it called {} times ({calls:.0} % less).",
         format_bytes(after.reserved),
         format_bytes(before.reserved),
@@ -230,3 +323,6 @@ fn whole(bytes: u64) -> String {
     let (unit, name) = crate::output::unit(bytes);
     format!("{}{name}", bytes / unit)
 }
+
+#[cfg(test)]
+mod tests;

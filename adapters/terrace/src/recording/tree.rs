@@ -8,8 +8,9 @@ use super::error::Problem;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that may be taken whatever the file's size, and for each byte of the file.
-const BUDGET: u64 = 64 << 20;
+/// Bytes that may be taken whatever the file's size: 64 MiB, less the buffers of the input.
+const BUDGET: u64 = 63 << 20;
+/// Bytes that may be taken for each byte of the file.
 const BUDGET_PER_BYTE: u64 = 16;
 /// Entries of a dictionary that a search looks at: those of snapshots have fewer than 20.
 const FIELDS_MAX: usize = 64;

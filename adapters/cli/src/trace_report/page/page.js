@@ -260,7 +260,7 @@ function section(id, title, why, ...content) {
 }
 
 function advice(trace) {
-  if (!trace.advice.length) return [element("p", {}, "Nothing to change: no setting that was tried was better than the usual ones on both quarters of the first half of the trace, and worse on none.")];
+  if (!trace.advice.length) return [element("p", {}, "Nothing to change: no setting that was tried was better than the usual ones on all parts of the end of the trace's first half.")];
   return trace.advice.map(one => {
     const made = element("div", { class: "advice" }, element("b", {}, one.title), element("p", {}, one.why), element("pre", {}, one.setting));
     return made;
@@ -284,7 +284,7 @@ function show(at) {
   ], [...data.traces], 3)));
   parts.push(element("div", { class: "cards" }, card("events", count(trace.events)), card("time", time(trace.duration_us)), card("peak live", bytes(trace.peak_live_bytes)),
     card(`peak reserved, replayed (${data.source})`, bytes(trace.peak_reserved_bytes)), card("utilisation", used), card("live at the end", bytes(trace.leaks.reduce((sum, leak) => sum + leak.bytes, 0)))));
-  parts.push(section("advice", "Advice", "Each setting was run: chosen on the first half of the trace by replaying it, on its quarters too. Copy what suits you.", ...advice(trace)));
+  parts.push(section("advice", "Advice", "Each setting was run: chosen by replaying parts of the trace's first half, with larger blocks too. Copy what suits you.", ...advice(trace)));
   parts.push(section("memory", "Memory over time", "Live bytes of the trace, and what terrace's pool reserves for them.", chart("Memory over time", line.time_us, [
     { name: "live", values: line.live_bytes, colour: colour(0) },
     { name: "reserved", values: line.reserved_bytes, colour: colour(1) },

@@ -1,0 +1,66 @@
+//! Advice on recorded runs: found in the first half, judged on the second by the pool.
+
+use super::*;
+use crate::input;
+use std::path::PathBuf;
+
+/// What the advice on a run saved.
+struct Verdict {
+    /// Shares saved of what the advice names: by its own numbers, and on the second half.
+    promised: f64,
+    kept: f64,
+    /// The least and the most saved on the second half, of bytes and of calls.
+    least: f64,
+    most: f64,
+}
+
+/// Judges the advice on a run; `None` where there is none.
+fn verdict(trace: &Trace, source: SourceKind) -> Result<Option<Verdict>, Failure> {
+    let Some((candidate, advice)) = best(trace, source)? else { return Ok(None) };
+    let second = Part::new(trace, trace.events.len() / 2, trace.events.len());
+    let judged = |candidate: &Candidate| second.take(source, candidate).map(|taken| taken.expect("room"));
+    let (before, after) = (judged(&usual(source))?, judged(&candidate)?);
+    let (bytes, calls) = (share_saved(before.reserved, after.reserved), share_saved(before.calls, after.calls));
+    Ok(Some(Verdict {
+        promised: share_saved(advice.before, advice.after),
+        kept: if advice.measure == "reserved_bytes" { bytes } else { calls },
+        least: bytes.min(calls),
+        most: bytes.max(calls),
+    }))
+}
+
+/// Recorded runs; none, with a word, where they are not at hand.
+fn recorded(test: &str) -> Vec<PathBuf> {
+    let Some(folder) = std::env::var_os("TERRACE_TRACES").map(PathBuf::from) else {
+        println!("SKIP {test}: set TERRACE_TRACES");
+        return Vec::new();
+    };
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
+    paths.sort();
+    paths
+}
+
+/// Nothing worse, what was promised within 5 %, and over pages 6 of 16 runs better by 5 %.
+#[test]
+fn advice_on_recorded_runs_holds_on_their_second_half() {
+    let paths = recorded("advice_on_recorded_runs_holds_on_their_second_half");
+    let mut better = 0;
+    println!(
+        "| run | source | promised | kept | least of bytes and calls | most |\n| --- | --- | --- | --- | --- | --- |"
+    );
+    for path in &paths {
+        let name = input::names(std::slice::from_ref(path)).remove(0);
+        let trace = Trace::read(path, name.clone(), 0).unwrap_or_else(|failure| panic!("{failure}"));
+        for source in [SourceKind::Growing, SourceKind::Segments] {
+            let verdict = verdict(&trace, source).unwrap_or_else(|failure| panic!("{failure}"));
+            let Some(Verdict { promised, kept, least, most }) = verdict else { continue };
+            println!("| {name} | {} | {promised:.3} | {kept:.3} | {least:.3} | {most:.3} |", source.name());
+            assert!(least >= 0.0, "{name}: {least} saved");
+            assert!((promised - kept).abs() <= 0.05, "{name}: promised {promised}, and saved {kept}");
+            better += usize::from(source == SourceKind::Growing && most >= 0.05);
+        }
+    }
+    assert!(better * 16 >= paths.len() * 6, "{better} of {} runs are better by 5 %", paths.len());
+}
