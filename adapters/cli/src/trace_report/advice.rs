@@ -12,7 +12,7 @@ use crate::operations::{Operation, OperationKind};
 use crate::output::{format_bytes, format_thousands};
 use crate::pools::SourceKind;
 use serde::Serialize;
-use terrace::engine::arena::ArenaSettings;
+use terrace::device::DeviceOptions;
 use terrace_core::Fit;
 
 /// The least gain that is worth a setting, as a share.
@@ -48,22 +48,11 @@ pub struct Taken {
 }
 
 /// Settings that a device may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    strategy: Fit,
-    small_threshold: u64,
-    /// Segments: the least size of one.
-    segment: u64,
+    options: DeviceOptions,
     /// A block that is allocated and freed before all others; 0 for none.
     warm_up: u64,
-}
-
-/// A device's own settings over such a source.
-pub fn device_settings(source: SourceKind) -> ArenaSettings {
-    match source {
-        SourceKind::Growing => ArenaSettings::device_pages(),
-        SourceKind::Segments => ArenaSettings::device_segments(),
-    }
 }
 
 /// A part of a trace: what is live at its beginning is allocated first.
@@ -93,10 +82,7 @@ pub fn take(
     source: SourceKind,
     candidate: &Candidate,
 ) -> Result<Option<Taken>, Failure> {
-    let usual = device_settings(source);
-    let (small_threshold, segment) = (candidate.small_threshold, candidate.segment);
-    let settings = ArenaSettings { small_threshold, segment, ..usual };
-    let mut pool = ReplayedPool::new(source, settings, candidate.strategy, slots)?;
+    let mut pool = ReplayedPool::device(source, candidate.options, slots)?;
     pool.warm_up(candidate.warm_up)?;
     events.iter().try_for_each(|event| pool.replay(event))?;
     let stats = pool.stats();
@@ -105,9 +91,8 @@ pub fn take(
 }
 
 /// The usual settings.
-pub fn usual(source: SourceKind) -> Candidate {
-    let ArenaSettings { small_threshold, segment, .. } = device_settings(source);
-    Candidate { strategy: Fit::Good, small_threshold, segment, warm_up: 0 }
+pub fn usual() -> Candidate {
+    Candidate { options: DeviceOptions::default(), warm_up: 0 }
 }
 
 /// The best settings by the first half of a trace; `None` where the usual ones are.
@@ -115,7 +100,7 @@ pub fn best(trace: &Trace, source: SourceKind) -> Result<Option<(Candidate, Sett
     let half = trace.events.len() / 2;
     let cuts = [(0, half), (0, half / 2), (half / 2, half), (half / 4, half / 4 * 3)];
     let parts = cuts.map(|(begin, end)| part(trace, begin, end));
-    let own = usual(source);
+    let own = usual();
     let mut before = Vec::new();
     for events in &parts {
         let Some(taken) = take(events, trace.slots, source, &own)? else { return Ok(None) };
@@ -161,23 +146,25 @@ fn judge(
 
 /// The settings that are tried.
 fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
-    let own = usual(source);
+    let own = usual();
+    let with = |options: DeviceOptions| Candidate { options, ..own };
     let mut found = Vec::new();
     for strategy in [Fit::Good, Fit::Best] {
-        for small_threshold in [64 << 10, 256 << 10, own.small_threshold, 4 << 20] {
-            found.push(Candidate { strategy, small_threshold, ..own });
+        for small_threshold in [64 << 10, 256 << 10, own.options.small_threshold, 4 << 20] {
+            found.push(with(DeviceOptions { strategy, small_threshold, ..own.options }));
         }
     }
+    let best = DeviceOptions { strategy: Fit::Best, ..own.options };
     match source {
         SourceKind::Growing => {
             let warm = |percent: u64| Candidate { warm_up: peak / 100 * percent, ..own };
             found.extend([50, 75, 90, 95, 98, 100].map(warm));
-            found.extend([95, 100].map(|percent| Candidate { strategy: Fit::Best, ..warm(percent) }));
+            found.extend([95, 100].map(|percent| Candidate { options: best, ..warm(percent) }));
         }
         SourceKind::Segments => {
             let sizes = [1, 2, 8, 16, 32, 64, 128, 256].map(|mib: u64| mib << 20);
-            found.extend(sizes.map(|segment| Candidate { segment, ..own }));
-            found.extend([32, 64].map(|mib: u64| Candidate { segment: mib << 20, strategy: Fit::Best, ..own }));
+            found.extend(sizes.map(|segment| with(DeviceOptions { segment, ..own.options })));
+            found.extend([32, 64].map(|mib: u64| with(DeviceOptions { segment: mib << 20, ..best })));
         }
     }
     found.retain(|candidate| *candidate != own);
@@ -187,17 +174,18 @@ fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
 /// A candidate in words.
 fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -> SettingAdvice {
     let (mut titles, mut lines) = (Vec::new(), Vec::new());
-    if candidate.strategy != own.strategy {
+    let (options, usual) = (&candidate.options, &own.options);
+    if options.strategy != usual.strategy {
         titles.push("search the best fit".to_owned());
         lines.push("strategy = \"best\"".to_owned());
     }
-    if candidate.small_threshold != own.small_threshold {
-        let bytes = whole(candidate.small_threshold);
+    if options.small_threshold != usual.small_threshold {
+        let bytes = whole(options.small_threshold);
         titles.push(format!("keep blocks up to {bytes} apart"));
         lines.push(format!("small_threshold = \"{bytes}\""));
     }
-    if candidate.segment != own.segment {
-        let bytes = whole(candidate.segment);
+    if options.segment != usual.segment {
+        let bytes = whole(options.segment);
         titles.push(format!("take segments of {bytes}"));
         lines.push(format!("segment = \"{bytes}\""));
     }
