@@ -31,8 +31,6 @@ mod drive;
 mod failure;
 #[allow(unsafe_code)] // forks
 pub mod hung;
-#[allow(unsafe_code)] // the calls of a backend that take addresses are unsafe, also where there is no memory
-pub mod manual;
 mod model;
 mod program;
 #[cfg(unix)]
@@ -51,5 +49,5 @@ pub use failure::{Broken, Failure};
 pub use model::{Live, Model};
 pub use program::{Forgery, Step};
 pub use source::{SourceContract, SourceStep, source_contract};
-pub use terrace_models::{Random, rounds};
+pub use terrace_models::{Random, manual, rounds};
 pub use ticking::Ticking;

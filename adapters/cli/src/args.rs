@@ -128,7 +128,7 @@ pub struct ReplayArgs {
     /// Traces to replay, each on its own; - for standard input.
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// Allocator to replay on; may be given several times.
+    /// Allocator to replay on; may be given several times. pytorch-expandable always maps pages.
     #[arg(long = "pool", value_name = "NAME", default_value = "all", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(pools::names_and_all()))]
     pub pools: Vec<String>,

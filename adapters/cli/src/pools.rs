@@ -6,12 +6,15 @@
 use clap::ValueEnum;
 use std::cell::Cell;
 use std::rc::Rc;
+use terrace::device::{DeviceOptions, PoolOrigin};
 use terrace::engine::arena::{ArenaSettings, Coalesce};
 use terrace::engine::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
 use terrace::engine::{
     AllocError, Allocator, Arena, ArenaCapacity, BestFit, Branch, FirstFit, Index, WorstFit, heap_parts,
 };
-use terrace_models::{BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+use terrace_models::{
+    BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments, SimulatedDevice,
+};
 
 /// A kind of simulated memory source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,20 +87,23 @@ pub type NewPool = Result<Box<dyn Allocator>, String>;
 pub struct PoolFactory {
     /// The name that `--pool` takes.
     pub name: &'static str,
+    /// The source it has whatever `--source` says; `None`: the one that `--source` says.
+    pub source: Option<SourceKind>,
     /// Creates the allocator.
     pub make: fn(&PoolSetup) -> NewPool,
 }
 
 /// Every allocator, in the order of the printed table.
 pub const POOLS: &[PoolFactory] = &[
-    PoolFactory { name: "terrace", make: terrace },
-    PoolFactory { name: "best", make: best },
-    PoolFactory { name: "first", make: first },
-    PoolFactory { name: "worst", make: worst },
-    PoolFactory { name: "buckets", make: buckets },
-    PoolFactory { name: "pytorch", make: pytorch },
-    PoolFactory { name: "rmm", make: rmm },
-    PoolFactory { name: "bfc", make: bfc },
+    PoolFactory { name: "terrace", source: None, make: terrace },
+    PoolFactory { name: "best", source: None, make: best },
+    PoolFactory { name: "first", source: None, make: first },
+    PoolFactory { name: "worst", source: None, make: worst },
+    PoolFactory { name: "buckets", source: None, make: buckets },
+    PoolFactory { name: "pytorch", source: None, make: pytorch },
+    PoolFactory { name: "pytorch-expandable", source: Some(SourceKind::Growing), make: expandable },
+    PoolFactory { name: "rmm", source: None, make: rmm },
+    PoolFactory { name: "bfc", source: None, make: bfc },
 ];
 
 /// The names that `--pool` takes.
@@ -135,9 +141,25 @@ fn arena<I: Index + 'static>(
     }
 }
 
-/// The default arena: best fit behind a cache of exact sizes.
-fn terrace(setup: &PoolSetup) -> NewPool {
-    arena(setup, BestFit::new, |settings| settings)
+/// Over segments a `Device` with its usual options; over pages the default arena.
+///
+/// The device has its streams' caches too. The arena, best fit behind a cache of exact sizes, also resizes blocks in place, as traces
+/// of host programs ask for.
+pub fn terrace(setup: &PoolSetup) -> NewPool {
+    match setup.source {
+        SourceKind::Growing => arena(setup, BestFit::new, |settings| settings),
+        SourceKind::Segments => device(setup, DeviceOptions::default()),
+    }
+}
+
+/// A `Device` over a simulated driver; source, capacity and room are the setup's.
+pub fn device(setup: &PoolSetup, options: DeviceOptions) -> NewPool {
+    let origin = match setup.source {
+        SourceKind::Growing => PoolOrigin::Pages,
+        SourceKind::Segments => PoolOrigin::Segments,
+    };
+    let options = DeviceOptions { origin, capacity: setup.capacity, blocks: setup.room().slots, ..options };
+    boxed(SimulatedDevice::open(options, setup.fence.clone()).map_err(|error| error.to_string())?)
 }
 
 /// Changes settings to have no cache of freed blocks, so that every call searches the index.
@@ -185,6 +207,13 @@ fn pytorch(setup: &PoolSetup) -> NewPool {
     let (fence, options) = (setup.fence.clone(), PyTorchOptions::default());
     let text = |error: BadOption| error.to_string();
     on_source!(setup, |source| boxed(PyTorch::with(source, fence, options).map_err(text)?))
+}
+
+/// PyTorch's allocator with `expandable_segments:True`: pages of 2 MiB (small blocks) and 20 MiB, mapped on demand.
+fn expandable(setup: &PoolSetup) -> NewPool {
+    let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
+    let pool = PyTorch::with(Growing::new(setup.capacity), setup.fence.clone(), options);
+    boxed(pool.map_err(|error| error.to_string())?)
 }
 
 fn rmm(setup: &PoolSetup) -> NewPool {

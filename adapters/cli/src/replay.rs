@@ -85,7 +85,8 @@ fn attempt(
     let room = if again { blocks } else { blocks.max(BLOCKS_ONCE) };
     let mut runs = Vec::new();
     for entry in pools::select(&args.pools) {
-        let setup = PoolSetup::new(args.source, args.capacity, args.fence_delay).with_blocks(room);
+        let source = entry.source.unwrap_or(args.source);
+        let setup = PoolSetup::new(source, args.capacity, args.fence_delay).with_blocks(room);
         runs.push(PoolReplay::new(&entry, &setup)?);
     }
     let length = reader.progress().1;
@@ -118,7 +119,7 @@ fn attempt(
     let failures = runs.iter().filter_map(PoolReplay::failure).collect();
     for mut run in runs {
         reserved.push(std::mem::take(run.reserved_mut()));
-        rows.push(run.finish(name, args.source, events, clock)?);
+        rows.push(run.finish(name, events, clock)?);
     }
     let points = timeline.points().to_vec();
     Ok(Some(TraceResult { trace: name.into(), events, peak_live, points, rows, reserved, failures }))

@@ -53,8 +53,9 @@ fn table(args: &ReplayArgs, replayed: &TraceResult) -> String {
     for row in &replayed.rows {
         let allocations = row.hits + row.misses;
         let hits = if allocations == 0 { 0.0 } else { 100.0 * row.hits as f64 / allocations as f64 };
+        let apart = if row.source == args.source.name() { String::new() } else { format!(" ({})", row.source) };
         table.add_row([
-            row.pool.to_owned(),
+            format!("{}{apart}", row.pool),
             format!("{:.3}", row.utilisation),
             format_bytes(row.peak_reserved_bytes),
             format_thousands(row.source_calls),

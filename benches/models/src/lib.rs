@@ -5,6 +5,8 @@
 //! - [`pytorch`], [`rmm`], [`bfc`]: the policies of PyTorch's CUDA caching allocator, RAPIDS RMM's pool and the
 //!   best-fit-with-coalescing allocator of TensorFlow and XLA, restated from their sources in our own code.
 //! - [`pinned`]: the policy of PyTorch's allocator of pinned host memory.
+//! - [`manual`]: a driver without memory that does what streams are given when it is told to; [`SimulatedDevice`], a
+//!   [`Device`](terrace_device::Device) over it as an allocator.
 //! - [`scenarios`]: lists of operations, the same for every allocator, and what came of them.
 //! - [`Random`]: numbers that are the same on every machine.
 //! - [`rounds`]: contestants of a benchmark in turn, medians and spreads.
@@ -13,7 +15,7 @@
 //! [`terrace_core::Source`] and [`terrace_core::Fence`]. A model decides as its original does: same sizes, same
 //! choice of block, same device calls. It does not copy its original's speed; where a choice of structure makes
 //! the model faster or slower than the original, its page says so.
-//! Asks from below: only the faces of `terrace-core`, and of `terrace-device` for a device in a scenario. No library of the project may depend on this crate.
+//! Asks from below: only the faces of `terrace-core`, and of `terrace-device` where a device takes part. No library of the project may depend on this crate.
 //!
 //! ```
 //! use terrace_core::{Allocator, Owner, Request};
@@ -26,12 +28,15 @@
 //! assert_eq!(pool.trim(), 20 << 20);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod bfc;
 mod chain;
 mod chunks;
 mod counters;
+mod device;
+#[allow(unsafe_code)] // the calls of a backend that take addresses are unsafe, also where there is no memory
+pub mod manual;
 pub mod pinned;
 pub mod pytorch;
 mod random;
@@ -42,6 +47,7 @@ pub mod scenarios;
 pub mod sim;
 
 pub use bfc::{Bfc, BfcOptions};
+pub use device::SimulatedDevice;
 pub use pinned::PinnedCache;
 pub use pytorch::{BadOption, PyTorch, PyTorchOptions};
 pub use random::Random;

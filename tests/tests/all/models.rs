@@ -1,7 +1,10 @@
 //! The contract suite on the models of peers, each on both simulated sources, with and without work in flight.
 
+use terrace::device::{DeviceOptions, PoolOrigin};
 use terrace::engine::{Allocator, NoFence};
-use terrace_models::{Bfc, BfcOptions, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments};
+use terrace_models::{
+    Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments, SimulatedDevice,
+};
 use terrace_tests::{Contract, Ticking};
 
 /// Requests up to 4 MiB, so that both the small and the large pools of the models are used, and 64 MiB fill up.
@@ -43,4 +46,14 @@ fn bfc() {
     suite(|| Bfc::new(Segments::new(CAPACITY)));
     suite(|| Bfc::new(Growing::new(CAPACITY)));
     fenced(|fence| Bfc::with(Segments::new(CAPACITY), fence, BfcOptions::default()));
+}
+
+/// A block that another stream freed counts as live until the device has seen that stream's work done.
+#[test]
+fn simulated_device() {
+    for origin in [PoolOrigin::Pages, PoolOrigin::Segments] {
+        let options = DeviceOptions { origin, capacity: CAPACITY, ..DeviceOptions::default() };
+        let make = || SimulatedDevice::open(options, Delay::new(0)).expect("valid options");
+        SUITE.own_blocks_only().check(make).unwrap();
+    }
 }

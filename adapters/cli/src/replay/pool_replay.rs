@@ -18,6 +18,7 @@ use terrace::engine::Owner;
 /// A pool during the replay of a trace.
 pub struct PoolReplay {
     name: &'static str,
+    source: SourceKind,
     blocks: PoolBlocks,
     /// The number of the current event, which is the fence's clock.
     now: Rc<Cell<u64>>,
@@ -32,6 +33,7 @@ impl PoolReplay {
         let fail = |what: String| Failure::Pool { pool: factory.name, what };
         Ok(Self {
             name: factory.name,
+            source: setup.source,
             blocks: PoolBlocks::new((factory.make)(setup).map_err(fail)?, 0),
             now: setup.clock(),
             ticks: TickHistogram::new().map_err(|error| fail(error.to_string()))?,
@@ -81,7 +83,7 @@ impl PoolReplay {
     }
 
     /// Frees all blocks and trims the pool, to measure what stays reserved; returns the row of the table.
-    pub fn finish(mut self, trace: &str, source: SourceKind, events: u64, clock: &Clock) -> Result<PoolRow, Failure> {
+    pub fn finish(mut self, trace: &str, events: u64, clock: &Clock) -> Result<PoolRow, Failure> {
         let failure = self.failure();
         let PoolBlocks { pool, blocks, peak_live, failed, .. } = &mut self.blocks;
         let stats = pool.stats();
@@ -99,7 +101,7 @@ impl PoolReplay {
         let (ticks, longest) = self.ticks.finish();
         let times = Latencies::new(&ticks, longest, clock);
         let counts = (*peak_live, *failed);
-        Ok(PoolRow { failure, ..PoolRow::new(trace, self.name, source, events, counts, &stats, after, &times) })
+        Ok(PoolRow { failure, ..PoolRow::new(trace, self.name, self.source, events, counts, &stats, after, &times) })
     }
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ScopedJoinHandle, available_parallelism};
-use terrace::engine::arena::ArenaSettings;
+use terrace::device::DeviceOptions;
 use terrace_core::Fit;
 
 /// The least gain that is worth a setting, as a share.
@@ -65,22 +65,11 @@ pub struct Taken {
 }
 
 /// Settings that a device may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    strategy: Fit,
-    small_threshold: u64,
-    /// Segments: the least size of one.
-    segment: u64,
+    options: DeviceOptions,
     /// A block that is allocated and freed before all others; 0 for none.
     warm_up: u64,
-}
-
-/// A device's own settings over such a source.
-pub fn device_settings(source: SourceKind) -> ArenaSettings {
-    match source {
-        SourceKind::Growing => ArenaSettings::device_pages(),
-        SourceKind::Segments => ArenaSettings::device_segments(),
-    }
 }
 
 /// A part of a trace: what is live at its beginning is allocated first.
@@ -131,10 +120,7 @@ impl Part {
 
     /// Replays it with settings; `None` if an allocation failed.
     pub fn take(&self, source: SourceKind, candidate: &Candidate) -> Result<Option<Taken>, Failure> {
-        let usual = device_settings(source);
-        let (small_threshold, segment) = (candidate.small_threshold, candidate.segment);
-        let settings = ArenaSettings { small_threshold, segment, ..usual };
-        let mut pool = ReplayedPool::new(source, settings, candidate.strategy, self.slots)?;
+        let mut pool = ReplayedPool::device(source, candidate.options, self.slots)?;
         pool.warm_up(candidate.warm_up)?;
         self.events.iter().try_for_each(|event| pool.replay(event))?;
         let stats = pool.stats();
@@ -145,9 +131,8 @@ impl Part {
 }
 
 /// The usual settings.
-pub fn usual(source: SourceKind) -> Candidate {
-    let ArenaSettings { small_threshold, segment, .. } = device_settings(source);
-    Candidate { strategy: Fit::Good, small_threshold, segment, warm_up: 0 }
+pub fn usual() -> Candidate {
+    Candidate { options: DeviceOptions::default(), warm_up: 0 }
 }
 
 /// Parts of the first half of a trace, on which settings are tried.
@@ -169,7 +154,7 @@ impl Trial {
         let cut = |begin: usize, end: usize| Part::new(trace, half - length + begin, half - length + end);
         let parts = [(length / 2, length), (0, length / 2), (length / 4, length / 4 * 3), (0, length)];
         let parts = parts.map(|(begin, end)| cut(begin, end));
-        let usually = |part: &Part| part.take(source, &usual(source));
+        let usually = |part: &Part| part.take(source, &usual());
         let Some(usual) = parts.iter().map(usually).collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
         let mut larger = Vec::new();
         for part in LARGER.map(|percent| parts[3].scaled(percent)) {
@@ -248,27 +233,26 @@ pub fn best(trace: &Trace, source: SourceKind) -> Result<Option<(Candidate, Sett
     let best = found.iter().map(|(gain, ..)| *gain).fold(0.0, f64::max);
     // The first is the smallest change.
     let found = found.into_iter().find(|(gain, ..)| *gain >= best - NEAR);
-    Ok(found.map(|(_, candidate, after)| (candidate, advice(&candidate, &usual(source), trial.usual[3], after))))
+    Ok(found.map(|(_, candidate, after)| (candidate, advice(&candidate, &usual(), trial.usual[3], after))))
 }
 
 /// The settings that are tried, the smallest change first.
 fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
-    let own = usual(source);
+    let own = usual();
     let mut found = Vec::new();
     for strategy in [Fit::Good, Fit::Best] {
-        for small_threshold in [64 << 10, 256 << 10, own.small_threshold, 4 << 20] {
-            found.push(Candidate { strategy, small_threshold, ..own });
-        }
-    }
-    for strategy in [Fit::Good, Fit::Best] {
+        let options = DeviceOptions { strategy, ..own.options };
+        let thresholds = [64 << 10, 256 << 10, options.small_threshold, 4 << 20];
+        let thresholds = thresholds.map(|small_threshold| DeviceOptions { small_threshold, ..options });
+        found.extend(thresholds.map(|options| Candidate { options, ..own }));
         match source {
             SourceKind::Growing => {
                 let warm_ups = (10..=120).step_by(5).map(|percent| peak / 100 * percent);
-                found.extend(warm_ups.map(|warm_up| Candidate { warm_up, strategy, ..own }));
+                found.extend(warm_ups.map(|warm_up| Candidate { warm_up, options }));
             }
             SourceKind::Segments => {
-                let sizes = (0..=9).map(|power| 1 << 20 << power);
-                found.extend(sizes.map(|segment| Candidate { segment, strategy, ..own }));
+                let segments = (0..=9).map(|power| DeviceOptions { segment: 1 << 20 << power, ..options });
+                found.extend(segments.map(|options| Candidate { options, ..own }));
             }
         }
     }
@@ -280,17 +264,18 @@ fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
 /// A candidate in words.
 fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -> SettingAdvice {
     let (mut titles, mut lines) = (Vec::new(), Vec::new());
-    if candidate.strategy != own.strategy {
+    let (options, usual) = (&candidate.options, &own.options);
+    if options.strategy != usual.strategy {
         titles.push("search the best fit".to_owned());
         lines.push("strategy = \"best\"".to_owned());
     }
-    if candidate.small_threshold != own.small_threshold {
-        let bytes = whole(candidate.small_threshold);
+    if options.small_threshold != usual.small_threshold {
+        let bytes = whole(options.small_threshold);
         titles.push(format!("keep blocks up to {bytes} apart"));
         lines.push(format!("small_threshold = \"{bytes}\""));
     }
-    if candidate.segment != own.segment {
-        let bytes = whole(candidate.segment);
+    if options.segment != usual.segment {
+        let bytes = whole(options.segment);
         titles.push(format!("take segments of {bytes}"));
         lines.push(format!("segment = \"{bytes}\""));
     }

@@ -13,8 +13,6 @@ use crate::pools::SourceKind;
 use crate::timeline::index_of_max;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use terrace::engine::arena::ArenaSettings;
-use terrace_core::Fit;
 
 /// Most points of the timeline: about as many as a wide screen has pixels.
 const POINTS: usize = 1200;
@@ -26,14 +24,6 @@ const ROWS: usize = 200;
 const MARKS: usize = 500;
 /// Parts of the time for copies.
 const PARTS: usize = 64;
-
-/// The settings of the pool that is replayed: those of the replay's pool `terrace`.
-pub fn usual(source: SourceKind) -> ArenaSettings {
-    match source {
-        SourceKind::Growing => ArenaSettings::growing(),
-        SourceKind::Segments => ArenaSettings::segments(),
-    }
-}
 
 /// A live block as the trace has it.
 #[derive(Clone, Copy, Default)]
@@ -50,7 +40,7 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
     let tags = tags(trace);
     let shown: Vec<u32> = tags.iter().take(SERIES).map(|(number, _)| *number).collect();
     let mut sizes = Sizes::default();
-    let mut pool = ReplayedPool::new(source, usual(source), Fit::Good, trace.slots)?;
+    let mut pool = ReplayedPool::terrace(source, trace.slots)?;
     let mut blocks = vec![None::<TracedBlock>; trace.slots];
     let (mut by_tag, mut timeline) = (vec![0u64; shown.len() + 1], TimelineData::default());
     let mut series = vec![Vec::new(); shown.len() + 1];

@@ -5,14 +5,12 @@
 //! Asks from below: the pool's blocks.
 
 use super::data::MapData;
-use super::gather::usual;
 use super::pool::ReplayedPool;
 use super::trace::Trace;
 use crate::failure::Failure;
 use crate::operations::OperationKind;
 use crate::pools::SourceKind;
 use std::collections::{BTreeMap, BTreeSet};
-use terrace_core::Fit;
 
 /// Most columns.
 const COLUMNS: usize = 512;
@@ -28,7 +26,7 @@ type ColumnBytes = [u64; TAGS + 1];
 ///
 /// `peak` is the most that the pool reserves.
 pub fn map(trace: &Trace, source: SourceKind, shown: &[u32], peak: u64) -> Result<MapData, Failure> {
-    let mut pool = ReplayedPool::new(source, usual(source), Fit::Good, trace.slots)?;
+    let mut pool = ReplayedPool::terrace(source, trace.slots)?;
     let mut column_bytes = (peak / COLUMNS as u64).max(64).next_power_of_two();
     let step = trace.events.len().div_ceil(MOMENTS);
     let mut tags = vec![0u32; trace.slots];

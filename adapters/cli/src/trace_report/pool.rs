@@ -1,42 +1,32 @@
 //! One pool that replays a trace, event by event.
 //!
 //! Promises upward: the pool's answers to the trace's operations, of all streams as one.
-//! Asks from below: the arena, over simulated sources without memory; operations executed on it.
+//! Asks from below: the replay's pools; operations executed on them.
 
 use super::trace::TraceEvent;
 use crate::failure::Failure;
 use crate::operations::Operation;
 use crate::pool_blocks::PoolBlocks;
-use crate::pools::SourceKind;
-use terrace::engine::arena::ArenaSettings;
-use terrace::engine::{Allocator, Arena, ArenaCapacity, Block, FreeError, Owner, Request, Stats, heap_parts};
-use terrace_core::{AnyFit, Fit};
-use terrace_models::{Delay, Growing, Segments};
+use crate::pools::{self, NewPool, PoolSetup, SourceKind};
+use terrace::device::DeviceOptions;
+use terrace::engine::{Block, FreeError, Owner, Request, Stats};
 
-/// Capacity of the sources: more than any machine has.
-const CAPACITY: u64 = 1 << 50;
-
-/// An arena, and its blocks. Streams are not told apart.
+/// A pool, and its blocks. Streams are not told apart.
 pub struct ReplayedPool(PoolBlocks);
 
 impl ReplayedPool {
-    /// Makes an arena with room for the slots of a trace.
-    pub fn new(source: SourceKind, settings: ArenaSettings, strategy: Fit, slots: usize) -> Result<Self, Failure> {
-        let room = ArenaCapacity::default();
-        let records = (4 * slots).max(room.slots);
-        let segments = room.segments * records.div_ceil(room.slots);
-        let parts =
-            heap_parts(ArenaCapacity { slots: records, segments, ..room }, |branches| AnyFit::new(strategy, branches));
-        let fence = Delay::new(0);
-        let pool: Result<Box<dyn Allocator>, _> = match source {
-            SourceKind::Growing => {
-                Arena::new(Growing::new(CAPACITY), fence, parts, settings).map(|pool| Box::new(pool) as _)
-            }
-            SourceKind::Segments => {
-                Arena::new(Segments::new(CAPACITY), fence, parts, settings).map(|pool| Box::new(pool) as _)
-            }
-        };
-        let pool = pool.map_err(|error| Failure::Pool { pool: "terrace", what: error.to_string() })?;
+    /// The replay's pool `terrace`, with room for the slots of a trace.
+    pub fn terrace(source: SourceKind, slots: usize) -> Result<Self, Failure> {
+        Self::new(slots, pools::terrace(&setup(source, slots)))
+    }
+
+    /// A device with these options, with room for the slots of a trace.
+    pub fn device(source: SourceKind, options: DeviceOptions, slots: usize) -> Result<Self, Failure> {
+        Self::new(slots, pools::device(&setup(source, slots), options))
+    }
+
+    fn new(slots: usize, pool: NewPool) -> Result<Self, Failure> {
+        let pool = pool.map_err(|what| Failure::Pool { pool: "terrace", what })?;
         Ok(Self(PoolBlocks::new(pool, slots)))
     }
 
@@ -66,6 +56,10 @@ impl ReplayedPool {
     pub fn live(&self) -> impl Iterator<Item = (u32, Block)> {
         self.0.live()
     }
+}
+
+fn setup(source: SourceKind, slots: usize) -> PoolSetup {
+    PoolSetup::new(source, None, 0).with_blocks(slots)
 }
 
 fn refused(error: FreeError) -> Failure {

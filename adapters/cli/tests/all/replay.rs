@@ -4,6 +4,10 @@ use crate::common;
 
 use common::{HEADER, Sandbox, recorded, stderr, stdout};
 use serde_json::Value;
+use terrace::device::{Device, DeviceOptions, PoolOrigin};
+use terrace::recording::Reader;
+use terrace_models::manual::Manual;
+use terrace_models::scenarios::{OnDevice, Scenario, run};
 
 const KEYS: [&str; 19] = [
     "trace",
@@ -161,8 +165,56 @@ fn a_small_capacity_gives_failures_and_no_error() {
             let failure = row["failure"].as_str().expect("a line, as below the table");
             let begins = format!("{}: ", row["pool"].as_str().expect("a name"));
             assert!(failure.starts_with(&begins) && failure.contains("the first at event"), "{failure}");
+            let source = if row["pool"] == "pytorch-expandable" { "growing" } else { source };
             assert_eq!((row["source"].as_str(), number(&row, "reserved_after_trim")), (Some(source), 0));
         }
+    }
+}
+
+/// Expected by hand: PyTorch's expandable segments map 2 MiB for small blocks, 20 MiB for others, and blocks lie side by side.
+#[test]
+fn expandable_segments_map_pages_on_demand_and_unmap_them_when_memory_is_short() {
+    let here = Sandbox::new();
+    let allocate = |id: u64, mib: u64, stream: u32| format!("0,a,{id},{},64,{stream},x\n", mib << 20);
+    let free = |id: u64, stream: u32| format!("0,f,{id},,,{stream},\n");
+    // 18 blocks of 3 MiB fill 54 MiB of three pages; of those that are freed, the last joins the 6 MiB behind it.
+    let holes: String = (0..18).map(|id| allocate(id, 3, 0)).chain((1..18).step_by(2).map(|id| free(id, 0))).collect();
+    here.file("holes.csv", format!("{HEADER}{holes}{}", allocate(18, 7, 0)));
+    // A small page, and 40 MiB that stream 1 leaves: they are unmapped for the 60 MiB of pages that stream 2 needs.
+    let left: String = (1..9).map(|id| allocate(id, 5, 1)).chain((1..9).map(|id| free(id, 1))).collect();
+    here.file("streams.csv", format!("{HEADER}0,a,0,100,64,1,x\n{left}{}", allocate(9, 41, 2)));
+    let words =
+        ["--pool", "pytorch,pytorch-expandable", "--capacity", "64MiB", "--streams", "on", "--source", "segments"];
+    let rows = json(&here, &[&["holes.csv", "streams.csv"], &words[..]].concat());
+    let of = |row: &Value| {
+        ["failed", "source_calls", "handles"]
+            .map(|key| number(row, key))
+            .into_iter()
+            .chain([number(row, "peak_reserved_bytes") >> 20])
+            .collect::<Vec<_>>()
+    };
+    let expandable: Vec<&Value> = rows.iter().filter(|row| row["pool"] == "pytorch-expandable").collect();
+    assert_eq!(number(&rows[0], "failed"), 1, "whole segments have no hole of 7 MiB");
+    assert_eq!(of(expandable[0]), [0, 3, 3, 60], "three maps");
+    assert_eq!(of(expandable[1]), [0, 5, 6, 62], "maps of 2, 20 and 20 MiB, an unmap of 40, a map of 60");
+    assert!(expandable.iter().all(|row| row["source"] == "growing"), "whatever --source says");
+}
+
+/// What `--source segments` says of the pool terrace is what a device takes.
+#[test]
+fn on_segments_terrace_is_a_device() {
+    let here = Sandbox::new();
+    for name in ["train_resnet50", "train_moe_mixtral"] {
+        let trace = recorded(&format!("{name}.csv.zst"));
+        let words = [trace.to_str().unwrap(), "--min-size", "17", "--source", "segments", "--pool", "terrace"];
+        let row = json(&here, &words).remove(0);
+        let entries = Reader::open(&trace).unwrap().map(|entry| entry.map(|entry| (entry.event, entry.slot)).unwrap());
+        let scenario = Scenario::recorded(name, 17, entries);
+        let options = DeviceOptions { origin: PoolOrigin::Segments, capacity: 64 << 30, ..DeviceOptions::default() };
+        let device = Device::open(Manual::new(64 << 30, false), options).unwrap();
+        let taken = run(&scenario, &mut OnDevice::new(&device, &scenario).unwrap()).totals;
+        let said = ["peak_reserved_bytes", "source_calls", "handles"].map(|key| number(&row, key));
+        assert_eq!(said, [taken.peak_reserved, taken.calls, taken.handles], "{name}");
     }
 }
 
@@ -179,6 +231,15 @@ fn a_fence_keeps_memory_from_other_streams() {
     assert_eq!(reserved(&["--streams", "on", "--fence-delay", "100"]), 24);
     assert_eq!(reserved(&["--streams", "on", "--fence-delay", "1"]), 12);
     assert_eq!(reserved(&["--streams", "off", "--fence-delay", "100"]), 12);
+    // A device takes a segment for three blocks. Work of stream 2 in flight keeps it from stream 1, which takes another.
+    let blocks = |ids: std::ops::Range<u64>| ids.map(|id| format!("0,a,{id},12582912,64,1,x\n")).collect::<String>();
+    let frees: String = (0..3).map(|id| format!("0,f,{id},,,2,\n")).collect();
+    here.file("t.csv", format!("{HEADER}{}{frees}{}", blocks(0..3), blocks(3..6)));
+    let reserved = |delay: &str| {
+        let words = ["t.csv", "--pool", "terrace", "--source", "segments", "--streams", "on", "--fence-delay", delay];
+        number(&json(&here, &words)[0], "peak_reserved_bytes") >> 20
+    };
+    assert_eq!(["0", "1", "100"].map(reserved), [36, 36, 72]);
 }
 
 #[test]

@@ -133,6 +133,20 @@ impl<'a> Reader<'a> {
         self
     }
 
+    /// The devices that a snapshot of PyTorch has a history of.
+    ///
+    /// Reads all of the snapshot. Other forms know one device and list none.
+    ///
+    /// # Errors
+    /// Those of reading the snapshot.
+    pub fn devices(mut self) -> Result<Vec<u32>, TraceError> {
+        if !matches!(self.form, TraceForm::Pickle(_)) {
+            return Ok(Vec::new());
+        }
+        let snapshot = self.unpickle(None).map_err(|problem| self.error(problem))?;
+        Ok(snapshot.devices())
+    }
+
     /// What was left out of a snapshot or a log, and what was added, in words.
     ///
     /// Whole only once the trace was read to its end.

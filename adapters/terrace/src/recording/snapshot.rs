@@ -48,7 +48,8 @@ struct EarlierBlock {
 pub(super) struct SnapshotReader {
     tree: PickleTree,
     budget: ByteBudget,
-    /// The history of the device.
+    /// The device's number, and its history.
+    number: usize,
     history: PickleValue,
     /// Number of its entries that were read.
     pub(super) read: usize,
@@ -67,25 +68,31 @@ pub(super) struct SnapshotReader {
     unknown: u64,
 }
 
+/// The histories that are not empty, with the numbers of their devices.
+fn histories(tree: &PickleTree) -> impl Iterator<Item = (usize, PickleValue)> {
+    let all = tree.list(tree.get(tree.top, "device_traces")).iter().copied().enumerate();
+    all.filter(|(_, history)| !tree.list(*history).is_empty())
+}
+
 impl SnapshotReader {
     /// The events of a device, or of the first that has a history.
     pub(super) fn new(tree: PickleTree, budget: ByteBudget, device: Option<u32>) -> Result<Self, Problem> {
         if !tree.is_dict(tree.top) {
             return Err(Problem::NoSnapshot("dictionary"));
         }
-        let traces = tree.list(tree.get(tree.top, "device_traces"));
-        let with = || traces.iter().enumerate().filter(|(_, history)| !tree.list(**history).is_empty());
+        let with = || histories(&tree);
         let found = match device {
             None => with().next(),
             Some(device) => with().find(|(at, _)| *at == device as usize),
         };
-        let Some((number, &history)) = found else {
+        let Some((number, history)) = found else {
             return Err(Problem::NoHistory(device, with().map(|(at, _)| at).take(64).collect()));
         };
         let mut reader = Self {
             sites: SnapshotTexts::new(&tree, number),
             tree,
             budget,
+            number,
             history,
             read: 0,
             earlier: VecDeque::new(),
@@ -101,11 +108,20 @@ impl SnapshotReader {
         Ok(reader)
     }
 
+    /// The devices that have a history.
+    pub(super) fn devices(&self) -> Vec<u32> {
+        histories(&self.tree).map(|(number, _)| number as u32).collect()
+    }
+
     /// Says what was left out and added.
     pub(super) fn remark(&self, text: &mut String) {
         if self.earlier_count > 0 {
             let _ =
                 write!(text, "{} blocks from before the history are allocated at its beginning; ", self.earlier_count);
+        }
+        let others: Vec<u32> = self.devices().into_iter().filter(|number| *number as usize != self.number).collect();
+        if !others.is_empty() {
+            let _ = write!(text, "the histories of devices {others:?} are left out; ");
         }
         self.blocks.remark(text);
         if self.unknown > 0 {

@@ -221,6 +221,19 @@ fn contradictions_of_a_history_are_told_and_change_nothing_else() {
     }
 }
 
+#[test]
+fn the_devices_of_a_snapshot_are_listed_and_the_others_are_told() {
+    let history = || vec![entry("alloc", 9000, 100, 70)];
+    let bytes = snapshot(vec![history(), vec![], history()], vec![]);
+    let reader = || Reader::new("in", &bytes[..]).expect("a pickle");
+    assert_eq!(reader().devices().expect("a snapshot"), [0, 2]);
+    assert_eq!(all(reader().device(2)).1.as_deref(), Some("the histories of devices [0] are left out"));
+    let csv = Reader::new("in", "t,op,id,size,align,stream,tag\n0,a,0,8,8,0,t\n".as_bytes()).expect("a CSV");
+    assert_eq!(csv.devices().expect("one device"), []);
+    let cut = Reader::new("in", &bytes[..bytes.len() - 1]).expect("a pickle");
+    assert!(cut.devices().expect_err("no end").to_string().starts_with("in: "));
+}
+
 /// The error of a pickle that is refused when its first event is asked for.
 fn refused(bytes: &[u8]) -> (Place, Problem) {
     let mut reader = Reader::new("in", bytes).expect("a pickle by its first byte");

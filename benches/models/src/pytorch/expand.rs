@@ -10,8 +10,8 @@ use super::options::{LARGE_SEGMENT, SMALL_POOL, SMALL_SEGMENT};
 use super::{PyTorch, Want};
 use crate::chunks::{NONE, State};
 
-/// Address space reserved when the source has no limit: 16 TiB, far more than any device has.
-const UNLIMITED: u64 = 16 << 40;
+/// The most address space that is reserved at once: 16 TiB, far more than any device has.
+const SPACE_MAX: u64 = 16 << 40;
 
 /// Bytes that a pool maps and unmaps at once: 2 MiB for the small pool, 20 MiB for the large one.
 pub(super) const fn page_of(pool: usize) -> u64 {
@@ -52,8 +52,8 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
         let page = page_of(want.pool);
         let capacity = self.source.usage().capacity;
         // PyTorch reserves 9/8 of the device's memory.
-        let space = if capacity == 0 { UNLIMITED } else { capacity.saturating_add(capacity / 8) };
-        let region = self.source.reserve(space.max(want.bytes).next_multiple_of(page))?;
+        let space = if capacity == 0 { SPACE_MAX } else { capacity.saturating_add(capacity / 8) };
+        let region = self.source.reserve(space.min(SPACE_MAX).max(want.bytes).next_multiple_of(page))?;
         let slot = self.chain.add_segment(region, want.owner, want.pool);
         self.chain.chunks[slot].state = State::Unmapped;
         self.pools[want.pool].insert(&mut self.chain, slot);
@@ -82,8 +82,10 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
         };
         let chunk = self.chain.chunks[slot];
         // Unmapped chunks begin and end on the pool's page grid.
-        let bytes = bytes.next_multiple_of(page_of(segment.pool)).min(chunk.bytes);
+        let page = page_of(segment.pool);
+        let bytes = bytes.next_multiple_of(page).min(chunk.bytes);
         self.source.map(segment.region, chunk.address - segment.region.base, bytes)?;
+        self.handles += bytes / page;
         self.pools[segment.pool].remove(&self.chain, slot);
         if bytes < chunk.bytes {
             let rest = self.chain.split(slot, bytes);

@@ -52,6 +52,8 @@ pub struct PyTorch<S, F = NoFence> {
     counters: Counters,
     /// Allocations that needed the last resort.
     retries: u64,
+    /// Expandable segments: handles of the driver, one for each page of the pool (2 or 20 MiB) that was mapped.
+    handles: u64,
 }
 
 /// What an allocation looks for.
@@ -90,6 +92,7 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
             waiting: BTreeMap::new(),
             counters: Counters::default(),
             retries: 0,
+            handles: 0,
         }
     }
 
@@ -174,6 +177,7 @@ impl<S: Source, F: Fence> Allocator for PyTorch<S, F> {
             pooled: usage.reserved - self.counters.in_use,
             largest_free: self.largest_free(),
             metadata: self.chain.metadata() + lists as u64,
+            handles: if self.options.expandable { self.handles } else { usage.handles },
             ..self.counters.stats(usage)
         }
     }

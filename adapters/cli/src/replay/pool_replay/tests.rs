@@ -70,8 +70,8 @@ fn replay(make: fn(&PoolSetup) -> NewPool, lines: &str, min_size: u64) -> PoolRo
     let csv = format!("t,op,id,size,align,stream,tag\n{lines}");
     let clock = Clock::new();
     let mut reader = OperationReader::new(Reader::new("test", csv.as_bytes()).unwrap(), min_size, false);
-    let mut run =
-        PoolReplay::new(&PoolFactory { name: "bump", make }, &PoolSetup::new(SourceKind::Growing, None, 0)).unwrap();
+    let factory = PoolFactory { name: "bump", source: None, make };
+    let mut run = PoolReplay::new(&factory, &PoolSetup::new(SourceKind::Growing, None, 0)).unwrap();
     let (mut chunk, mut timeline, mut events) = (Chunk::default(), Timeline::default(), 0);
     loop {
         reader.fill(&mut chunk, &timeline).unwrap();
@@ -83,7 +83,7 @@ fn replay(make: fn(&PoolSetup) -> NewPool, lines: &str, min_size: u64) -> PoolRo
         timeline.extend(&chunk.points, [run.reserved_mut()].into_iter());
         assert_eq!(run.reserved.len(), timeline.points().len());
     }
-    run.finish("test", SourceKind::Growing, events, &clock).unwrap()
+    run.finish("test", events, &clock).unwrap()
 }
 
 #[test]

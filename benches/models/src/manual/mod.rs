@@ -124,6 +124,18 @@ impl Manual {
         self.state().advance(stream.0)
     }
 
+    /// Puts work on a stream that uses no bytes; returns its number on that stream.
+    pub fn occupy(&self, stream: RawStream) -> u64 {
+        let mut state = self.state();
+        state.launch(stream.0, &[]);
+        state.lines.get(&stream.0).map_or(0, |line| line.issued)
+    }
+
+    /// Lets a stream do its work up to a piece, and what that waits for.
+    pub fn finish(&self, stream: RawStream, work: u64) {
+        self.state().finish(stream.0, work);
+    }
+
     /// A graph is captured on the stream from now on, or no longer.
     pub fn set_capturing(&self, stream: RawStream, capturing: bool) {
         if let Some(line) = self.state().lines.get_mut(&stream.0) {
