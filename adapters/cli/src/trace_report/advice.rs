@@ -1,13 +1,15 @@
 //! Advice: settings of a device that a replay found better than the usual ones.
 //!
-//! Promises upward: nothing is guessed, each number is of a replay. The choice sees the first half of the trace alone, so that the
-//! second half can judge it. It is made on the end of that half, on both halves of this end, and on its middle: settings are advised
-//! if they are worse on none of them, nor with all blocks 10, 20 and 30 % larger, so that a gain does not hang on how today's sizes are
-//! rounded; and if they save
-//! - driver calls, alike on all four, where there are [`LEAST_CALLS`] to save from; or
-//! - reserved bytes, on all four and with larger blocks.
+//! Promises upward: nothing is guessed, each number is of a replay on a device. The choice sees the first half of the trace alone, so that
+//! the second half can judge it. It is made on the end of that half, on both halves of this end, on its middle, and on the whole end with
+//! all blocks 10, 20 and 30 % larger, so that a gain does not hang on how today's sizes are rounded. Settings are advised if they are
+//! worse on none of these parts, and save alike much of
+//! - reserved bytes on all of them, and more than the pool takes at a time; or
+//! - driver calls alone, with the blocks as they are, where there are [`LEAST_CALLS`] to save from.
 //!
-//! Asks from below: the pool, with a device's settings.
+//! The least that was saved anywhere is what the advice promises.
+//!
+//! Asks from below: a simulated device.
 
 use super::pool::ReplayedPool;
 use super::trace::{Trace, TraceEvent};
@@ -24,8 +26,10 @@ use terrace_core::Fit;
 
 /// The least gain that is worth a setting, as a share.
 const LEAST_GAIN: f64 = 0.05;
-/// How much the gains on parts of the first half may differ for a promise.
-const ALIKE: f64 = 0.05;
+/// How much the shares of calls saved on parts of the first half may differ.
+const ALIKE_CALLS: f64 = 0.05;
+/// How much the shares of bytes may differ, or by what the pool takes at a time if that is more.
+const ALIKE_BYTES: f64 = 0.10;
 /// The fewest driver calls of which a share says something.
 const LEAST_CALLS: u64 = 16;
 /// A byte counts as much as so many calls, as shares.
@@ -34,7 +38,7 @@ const BYTES_OVER_CALLS: f64 = 4.0;
 const NEAR: f64 = 0.02;
 /// The most events of a part: the end of a long run says as much as the whole.
 const EVENTS: usize = 1 << 17;
-/// Percent by which blocks are larger.
+/// Percent of their size that blocks have on parts.
 const LARGER: [u64; 3] = [110, 120, 130];
 
 /// A setting to change, and what that saves.
@@ -51,6 +55,8 @@ pub struct SettingAdvice {
     /// The measure at the end of the trace's first half, with the usual settings and with these.
     pub before: u64,
     pub after: u64,
+    /// The share of the measure that is saved at least.
+    pub promised: f64,
 }
 
 /// What a replay took.
@@ -138,72 +144,70 @@ pub fn usual() -> Candidate {
 /// Parts of the first half of a trace, on which settings are tried.
 struct Trial {
     source: SourceKind,
-    /// Both halves and the middle of the first half's end, and then this end itself: what is worse is seen on the shortest.
-    parts: [Part; 4],
+    /// The halves and the middle of the first half's end, and this end; then the end with larger blocks, by percent of their size.
+    parts: Vec<(Part, u64)>,
     /// What the usual settings took on them.
     usual: Vec<Taken>,
-    /// The end with larger blocks, and what the usual settings took there.
-    larger: Vec<(Part, Taken)>,
 }
+
+/// Where the end of the first half is among the parts.
+const END: usize = 3;
 
 impl Trial {
     /// Cuts the parts; `None` if the usual settings fail on one.
     fn new(trace: &Trace, source: SourceKind) -> Result<Option<Self>, Failure> {
         let half = trace.events.len() / 2;
         let length = half.min(EVENTS);
-        let cut = |begin: usize, end: usize| Part::new(trace, half - length + begin, half - length + end);
-        let parts = [(length / 2, length), (0, length / 2), (length / 4, length / 4 * 3), (0, length)];
-        let parts = parts.map(|(begin, end)| cut(begin, end));
-        let usually = |part: &Part| part.take(source, &usual());
-        let Some(usual) = parts.iter().map(usually).collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
-        let mut larger = Vec::new();
-        for part in LARGER.map(|percent| parts[3].scaled(percent)) {
-            let Some(taken) = usually(&part)? else { return Ok(None) };
-            larger.push((part, taken));
-        }
-        Ok(Some(Self { source, parts, usual, larger }))
+        // What is worse is seen on the shortest.
+        let cuts = [(length / 2, length), (0, length / 2), (length / 4, length / 4 * 3), (0, length)];
+        let cut = |(begin, end)| (Part::new(trace, half - length + begin, half - length + end), 100);
+        let mut parts = Vec::from(cuts.map(cut));
+        parts.extend(LARGER.map(|percent| (parts[END].0.scaled(percent), percent)));
+        let taken = parts.iter().map(|(part, _)| part.take(source, &usual()));
+        let taken = taken.collect::<Result<Option<Vec<_>>, _>>()?;
+        Ok(taken.map(|usual| Self { source, parts, usual }))
     }
 
-    /// The gain of a candidate, and what it took on the end of the first half; `None` if it is not better, or worse on any part.
-    fn judge(&self, candidate: &Candidate) -> Result<Option<(f64, Taken)>, Failure> {
+    /// The gain of a candidate; `None` if there is none, or if it is worse on any part.
+    fn judge(&self, candidate: &Candidate) -> Result<Option<Gain>, Failure> {
         let mut taken = Vec::new();
-        for (part, usual) in self.parts.iter().zip(&self.usual) {
-            match part.take(self.source, candidate)? {
-                Some(new) if new.reserved <= usual.reserved && new.calls <= usual.calls => taken.push(new),
+        for ((part, percent), usual) in self.parts.iter().zip(&self.usual) {
+            let candidate = Candidate { warm_up: candidate.warm_up * percent / 100, ..*candidate };
+            // What no run did need not come out to the page.
+            let allowed = usual.reserved + if *percent == 100 { 0 } else { usual.reserved / 100 };
+            match part.take(self.source, &candidate)? {
+                Some(new) if new.reserved <= allowed && new.calls <= usual.calls => taken.push(new),
                 _ => return Ok(None),
             }
         }
-        let saved = |of: fn(&Taken) -> u64| {
-            let shares = self.usual.iter().zip(&taken).map(|(usual, new)| share_saved(of(usual), of(new)));
-            shares.fold((f64::MAX, f64::MIN), |(least, most), share| (share.min(least), share.max(most)))
+        let saved = |of: fn(&Taken) -> u64| -> Vec<f64> {
+            self.usual.iter().zip(&taken).map(|(usual, new)| share_saved(of(usual), of(new))).collect()
         };
-        let ((calls, most), (mut bytes, _)) = (saved(|taken| taken.calls), saved(|taken| taken.reserved));
-        let few = self.usual.iter().map(|usual| usual.calls).min().unwrap_or(0);
-        let alike = most - calls <= ALIKE && few >= LEAST_CALLS;
-        // Where memory was taken once, nothing is known of how it grows.
-        if !(alike && calls >= LEAST_GAIN || few > 1 && bytes >= LEAST_GAIN) {
-            return Ok(None);
-        }
-        for (part, usual) in &self.larger {
-            match part.take(self.source, candidate)? {
-                Some(new) if new.reserved <= usual.reserved => {
-                    bytes = bytes.min(share_saved(usual.reserved, new.reserved));
-                }
-                _ => return Ok(None),
-            }
-        }
-        let counted = |share: f64| if share >= LEAST_GAIN { share } else { 0.0 };
-        let gain = counted(bytes) * BYTES_OVER_CALLS + if alike { counted(calls) } else { 0.0 };
-        Ok((gain > 0.0).then_some((gain, taken[3])))
+        let (calls, bytes) = (saved(|taken| taken.calls), saved(|taken| taken.reserved));
+        let fewest = self.usual.iter().map(|usual| usual.calls).min().unwrap_or(0).max(1);
+        // What the pool takes at a time, as a share; a gain of one step is how sizes are rounded.
+        let step = 1.0 / fewest as f64;
+        let follows = bytes.iter().any(|share| *share >= LEAST_GAIN);
+        let gain = Gain {
+            bytes: if bytes.iter().all(|share| *share > 1.5 * step) {
+                least_share(&bytes, step.max(ALIKE_BYTES))
+            } else {
+                0.0
+            },
+            // Where memory shrinks, calls follow: then its share is what is promised.
+            calls: if fewest >= LEAST_CALLS && !follows { least_share(&calls[..=END], ALIKE_CALLS) } else { 0.0 },
+            taken: taken[END],
+        };
+        Ok((gain.weight() > 0.0).then_some(gain))
     }
 
-    /// The candidates that are better, in their order, with their gains and what they took; a thread for each core judges.
-    fn better(&self, candidates: &[Candidate]) -> Result<Vec<(f64, Candidate, Taken)>, Failure> {
+    /// The candidates that are better, in their order, with their gains; a thread for each core judges.
+    fn better(&self, candidates: &[Candidate]) -> Result<Vec<(Candidate, Gain)>, Failure> {
         let next = AtomicUsize::new(0);
         let worker = || {
             let mut found = Vec::new();
             while let Some(candidate) = candidates.get(next.fetch_add(1, Relaxed)) {
-                found.extend(self.judge(candidate)?.map(|(gain, taken)| (gain, *candidate, taken)));
+                found.extend(self.judge(candidate)?.map(|gain| (*candidate, gain)));
             }
             Ok(found)
         };
@@ -214,9 +218,32 @@ impl Trial {
             workers.into_iter().map(join).collect::<Result<Vec<_>, Failure>>()
         })?;
         let mut found = found.concat();
-        found.sort_by_key(|(_, candidate, _)| candidates.iter().position(|other| other == candidate));
+        found.sort_by_key(|(candidate, _)| candidates.iter().position(|other| other == candidate));
         Ok(found)
     }
+}
+
+/// What a candidate saves.
+#[derive(Clone, Copy)]
+struct Gain {
+    /// The least shares of reserved bytes and of driver calls saved; 0 where they do not count.
+    bytes: f64,
+    calls: f64,
+    /// What it took on the end of the first half.
+    taken: Taken,
+}
+
+impl Gain {
+    fn weight(&self) -> f64 {
+        self.bytes * BYTES_OVER_CALLS + self.calls
+    }
+}
+
+/// The least of the shares saved; 0 if it is too little, or if they are not alike.
+fn least_share(shares: &[f64], alike: f64) -> f64 {
+    let least = shares.iter().copied().fold(f64::MAX, f64::min);
+    let most = shares.iter().copied().fold(f64::MIN, f64::max);
+    if least >= LEAST_GAIN && most - least <= alike { least } else { 0.0 }
 }
 
 /// What was saved, as a share of what there was.
@@ -228,41 +255,40 @@ fn share_saved(before: u64, after: u64) -> f64 {
 pub fn best(trace: &Trace, source: SourceKind) -> Result<Option<(Candidate, SettingAdvice)>, Failure> {
     let Some(trial) = Trial::new(trace, source)? else { return Ok(None) };
     // What is warmed up is needed in each part.
-    let peak = trial.usual.iter().map(|taken| taken.in_use).min().unwrap_or(0);
-    let found = trial.better(&candidates(source, peak))?;
-    let best = found.iter().map(|(gain, ..)| *gain).fold(0.0, f64::max);
+    let peak = trial.usual[..=END].iter().map(|taken| taken.in_use).min().unwrap_or(0);
+    let align = trace.events.iter().map(|event| event.operation.align_log2).max().unwrap_or(0);
+    let found = trial.better(&candidates(source, peak, 1 << align))?;
+    let best = found.iter().map(|(_, gain)| gain.weight()).fold(0.0, f64::max);
     // The first is the smallest change.
-    let found = found.into_iter().find(|(gain, ..)| *gain >= best - NEAR);
-    Ok(found.map(|(_, candidate, after)| (candidate, advice(&candidate, &usual(), trial.usual[3], after))))
+    let found = found.into_iter().find(|(_, gain)| gain.weight() >= best - NEAR);
+    Ok(found.map(|(candidate, gain)| (candidate, advice(&candidate, &usual(), trial.usual[END], &gain))))
 }
 
-/// The settings that are tried, the smallest change first.
-fn candidates(source: SourceKind, peak: u64) -> Vec<Candidate> {
+/// The settings that are tried, the smallest change first; `align` is the most that the trace asks for.
+fn candidates(source: SourceKind, peak: u64, align: u64) -> Vec<Candidate> {
     let own = usual();
+    let with = |options| Candidate { options, ..own };
     let mut found = Vec::new();
-    for strategy in [Fit::Good, Fit::Best] {
-        let options = DeviceOptions { strategy, ..own.options };
-        let thresholds = [64 << 10, 256 << 10, options.small_threshold, 4 << 20];
-        let thresholds = thresholds.map(|small_threshold| DeviceOptions { small_threshold, ..options });
-        found.extend(thresholds.map(|options| Candidate { options, ..own }));
-        match source {
-            SourceKind::Growing => {
-                let warm_ups = (10..=120).step_by(5).map(|percent| peak / 100 * percent);
-                found.extend(warm_ups.map(|warm_up| Candidate { warm_up, options }));
-            }
-            SourceKind::Segments => {
-                let segments = (0..=9).map(|power| DeviceOptions { segment: 1 << 20 << power, ..options });
-                found.extend(segments.map(|options| Candidate { options, ..own }));
-            }
+    found.extend([Fit::Good, Fit::Best].map(|strategy| with(DeviceOptions { strategy, ..own.options })));
+    let thresholds = [64 << 10, 256 << 10, 4 << 20];
+    found.extend(thresholds.map(|small_threshold| with(DeviceOptions { small_threshold, ..own.options })));
+    let granules = [256, 128, 64].into_iter().filter(|granule| *granule >= align);
+    found.extend(granules.map(|granule| with(DeviceOptions { granule, ..own.options })));
+    match source {
+        SourceKind::Growing => {
+            let warm_ups = (10..=120).step_by(5).map(|percent| peak / 100 * percent);
+            found.extend(warm_ups.map(|warm_up| Candidate { warm_up, ..own }));
+        }
+        SourceKind::Segments => {
+            found.extend((0..=9).map(|power| with(DeviceOptions { segment: 1 << 20 << power, ..own.options })));
         }
     }
     found.retain(|candidate| *candidate != own);
-    found.sort_by_key(|candidate| candidate.warm_up);
     found
 }
 
 /// A candidate in words.
-fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -> SettingAdvice {
+fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) -> SettingAdvice {
     let (mut titles, mut lines) = (Vec::new(), Vec::new());
     let (options, usual) = (&candidate.options, &own.options);
     if options.strategy != usual.strategy {
@@ -274,6 +300,10 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -
         titles.push(format!("keep blocks up to {bytes} apart"));
         lines.push(format!("small_threshold = \"{bytes}\""));
     }
+    if options.granule != usual.granule {
+        titles.push(format!("round sizes to {} bytes, the alignment of blocks", options.granule));
+        lines.push(format!("granule = {}", options.granule));
+    }
     if options.segment != usual.segment {
         let bytes = whole(options.segment);
         titles.push(format!("take segments of {bytes}"));
@@ -283,16 +313,18 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -
         titles.push(format!("warm up {}", format_bytes(candidate.warm_up)));
         lines.push(format!("device.warm_up(&stream, &[({}, 1)])?;", candidate.warm_up));
     }
-    let share = |before, after| 100.0 * share_saved(before, after);
-    let (bytes, calls) = (share(before.reserved, after.reserved), share(before.calls, after.calls));
-    let by_bytes = bytes >= 100.0 * LEAST_GAIN;
+    let after = gain.taken;
+    let by_bytes = gain.bytes > 0.0;
+    let promised = if by_bytes { gain.bytes } else { gain.calls };
     let why = format!(
-        "At the end of the trace's first half a device reserves {} where it reserved {} ({bytes:.1} % less), and calls the driver {} times \
-         for memory where it called {} times ({calls:.0} % less).",
+        "At the end of the trace's first half a device reserves {} where it reserved {}, and calls the driver {} times for memory where it \
+         called {} times; {:.0} % of the {} less on each part of it.",
         format_bytes(after.reserved),
         format_bytes(before.reserved),
         format_thousands(after.calls),
         format_thousands(before.calls),
+        100.0 * promised,
+        if by_bytes { "bytes, or more," } else { "calls, or more," },
     );
     let mut title = titles.join(", ");
     title[..1].make_ascii_uppercase();
@@ -300,7 +332,7 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, after: Taken) -
         true => ("reserved_bytes", before.reserved, after.reserved),
         false => ("source_calls", before.calls, after.calls),
     };
-    SettingAdvice { title, why, setting: lines.join("\n"), measure, before, after }
+    SettingAdvice { title, why, setting: lines.join("\n"), measure, before, after, promised }
 }
 
 /// A size that is a whole number of its unit.

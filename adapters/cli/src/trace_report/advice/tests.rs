@@ -22,7 +22,7 @@ fn verdict(trace: &Trace, source: SourceKind) -> Result<Option<Verdict>, Failure
     let (before, after) = (judged(&usual())?, judged(&candidate)?);
     let (bytes, calls) = (share_saved(before.reserved, after.reserved), share_saved(before.calls, after.calls));
     Ok(Some(Verdict {
-        promised: share_saved(advice.before, advice.after),
+        promised: advice.promised,
         kept: if advice.measure == "reserved_bytes" { bytes } else { calls },
         least: bytes.min(calls),
         most: bytes.max(calls),
