@@ -135,7 +135,7 @@ pub struct ReplayArgs {
     /// Traces to replay, each on its own, or folders of them; - for standard input.
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// The device of a snapshot of PyTorch whose history to take, by number [default: each that has one].
+    /// The device of a snapshot of PyTorch whose history to take, by number [default: each that has one; of a pipe, the first].
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
     /// Allocator to replay on; may be given several times. pytorch-expandable always maps pages.

@@ -88,16 +88,16 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<(PathBuf, [String; 2])>) {
     };
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().replace(no_text, "_"));
         if name.starts_with('.') {
             continue;
         }
         // Links to folders are not followed: they may lead back.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             walk(&path, &format!("{prefix}{name}-"), files);
-        } else if is_trace(&name) && !path.is_dir() {
-            let whole = name.replace(no_text, "_");
-            files.push((path.clone(), [stem(&path), whole].map(|name| format!("{prefix}{name}"))));
+        } else if is_trace(&name) && fs::metadata(&path).map_or(true, |data| data.is_file()) {
+            // No pipes, which may have no writer. A link that leads nowhere is told when it is read.
+            files.push((path.clone(), [stem(&path), name].map(|name| format!("{prefix}{name}"))));
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct ReportArgs {
     /// Traces, or folders of them, all on one page; - for standard input.
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// The device of a snapshot of PyTorch whose history to take, by number [default: each that has one].
+    /// The device of a snapshot of PyTorch whose history to take, by number [default: each that has one; of a pipe, the first].
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
     /// Where the page goes [default: TRACE.html, or report.html for several].

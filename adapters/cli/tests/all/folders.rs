@@ -135,10 +135,15 @@ fn folders_without_traces_are_errors_and_nothing_is_written() {
 #[test]
 fn links_to_folders_are_not_followed_and_those_to_files_are() {
     let here = folder();
-    std::os::unix::fs::symlink("..", here.path("traces/more/up")).unwrap();
-    std::os::unix::fs::symlink("../b.csv", here.path("traces/more/z.csv")).unwrap();
+    fs::rename(here.path("traces/more"), here.path("traces/more\n")).unwrap();
+    for (to, link) in [("..", "up.csv"), ("../b.csv", "z.csv"), ("nowhere", "zz.csv")] {
+        std::os::unix::fs::symlink(to, here.path("traces/more\n").join(link)).unwrap();
+    }
     let [words, _] = commands(&["traces"]);
-    assert_eq!(traces(stdout(&here.run(&words))), named(&[("a", 1), ("b", 2), ("more-a", 3), ("more-z", 2)]));
+    let output = here.run(&words);
+    assert_eq!(traces(stdout(&output)), named(&[("a", 1), ("b", 2), ("more_-a", 3), ("more_-z", 2)]));
+    assert!(stderr(&output).starts_with(r"terrace: traces/more\n/zz.csv: No such file"), "{}", stderr(&output));
+    assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(2), 2));
 }
 
 /// A snapshot of PyTorch in which each device has allocated so many bytes, or has no history.
