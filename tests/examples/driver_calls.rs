@@ -3,15 +3,17 @@
 //! `cargo run --release -p terrace-tests --example driver_calls [DIRECTORY]`: the traces of `tests/data`, or of a directory.
 //!
 //! terrace's calls are counted by a simulated CUDA driver under `Device`. PyTorch's policy is a model of its allocator's rules, in
-//! which a segment is taken, and given back, by one call. Nothing is launched, so that neither records or queries events for
+//! which a segment is taken, and given back, by one call; with `expandable_segments:True` a handle is made and mapped by two, and
+//! each mapped range opened by one. Nothing is launched, so that neither records or queries events for
 //! work in flight.
 
 use std::path::{Path, PathBuf};
 use terrace::recording::Reader;
+use terrace_core::NoFence;
 use terrace_cuda::Cuda;
 use terrace_device::{Device, DeviceOptions, PoolOrigin};
 use terrace_models::scenarios::{OnDevice, Pooled, Scenario, run};
-use terrace_models::{PyTorch, Segments};
+use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
 use terrace_tests::simcuda::Simulator;
 
 /// Functions that take or give memory, and those that change what addresses have memory.
@@ -45,6 +47,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let scenario = Scenario::recorded(&name, LEAST, entries.into_iter().map(|entry| (entry.event, entry.slot)));
         let model = run(&scenario, &mut Pooled(PyTorch::new(Segments::new(0)))).totals.calls;
         println!("{name}: PyTorch's policy {model} calls");
+        let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
+        let expandable = run(&scenario, &mut Pooled(PyTorch::with(Growing::new(0), NoFence, options)?)).totals;
+        let (maps, handles) = (expandable.calls, expandable.handles);
+        println!(
+            "  expandable_segments: {} calls, {:.1} times as many: cuMemCreate {handles}, cuMemMap {handles}, cuMemSetAccess {maps}",
+            2 * handles + maps,
+            (2 * handles + maps) as f64 / model as f64
+        );
         for origin in [PoolOrigin::Segments, PoolOrigin::Pages] {
             let (all, by_function) = counted(&scenario, origin)?;
             println!("  {origin:?}: {all} calls, {:.1} times as many: {by_function}", all as f64 / model as f64);

@@ -110,24 +110,34 @@ Examples:
   terrace replay tests/data/train_resnet50.csv.zst
   terrace replay train.csv --pool terrace --pool pytorch --source segments --min-size 17
   terrace replay server.terrace --capacity 24GiB --streams on --fence-delay 100 --picture server.png
+  terrace replay traces/ --pool terrace,pytorch,pytorch-expandable
   terrace replay a.csv b.csv --json - | jq '.[] | [.trace, .pool, .utilisation]'
 
-Traces are CSV with the header t,op,id,size,align,stream,tag (plain, gzip or zstd) or recordings (.terrace); the
-form is told by content. Sizes take K, M, G, T: powers of 1024.
+Traces are CSV with the header t,op,id,size,align,stream,tag (plain, gzip or zstd), recordings (.terrace), snapshots
+of PyTorch or logs of RMM; the form is told by content. Sizes take K, M, G, T: powers of 1024.
+
+A folder stands for the traces in it, and in its folders, by name: files that end in .csv, .terrace, .pickle, .pkl or
+.log, also with .gz or .zst. Those that cannot be read are told and left out.
+
+With --source segments the pool terrace is a device with its usual options, its streams' caches included, over a
+simulated driver: what it takes is what a Device takes.
 
 Utilisation is peak live requested bytes / peak reserved bytes. A time is that of one event, the loop that replays
 it included.
 
 Exit codes: 0 done; 1 a file could not be written (the table is still printed); 2 bad input or usage: one error that
-names file and line, and nothing else is written.";
+names file and line, and nothing else is written; also if a trace of a folder was left out.";
 
 /// Arguments of `terrace replay`.
 #[derive(Args, Debug)]
 #[command(after_help = REPLAY_HELP)]
 pub struct ReplayArgs {
-    /// Traces to replay, each on its own; - for standard input.
+    /// Traces to replay, each on its own, or folders of them; - for standard input.
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
+    /// The device of a snapshot of PyTorch whose history to take, by number [default: each that has one; of a pipe, the first].
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
     /// Allocator to replay on; may be given several times. pytorch-expandable always maps pages.
     #[arg(long = "pool", value_name = "NAME", default_value = "all", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(pools::names_and_all()))]

@@ -9,7 +9,7 @@ mod pool_replay;
 
 use crate::args::{ReplayArgs, Switch};
 use crate::failure::Failure;
-use crate::input;
+use crate::input::{self, TraceInput};
 use crate::operations::{Chunk, OperationReader, nothing_left};
 use crate::picture;
 use crate::pools::{self, PoolSetup};
@@ -34,38 +34,37 @@ const MORE: usize = 4;
 
 /// Replays every trace on every pool, then draws the pictures and writes the results.
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let names = input::names(&args.traces);
-    let pictures = pictures(args, &names);
-    check_outputs(args, &pictures)?;
+    let inputs = input::find(&args.traces, args.device)?;
+    check_outputs(args, &inputs)?;
     let clock = Clock::new();
-    let mut replayed = Vec::new();
-    for (path, name) in args.traces.iter().zip(names) {
-        replayed.push(trace(args, path, name, &clock)?);
-    }
+    let (replayed, all) = input::for_each(&inputs, |input| trace(args, input, &clock))?;
+    let pictures = pictures(args, replayed.iter().map(|trace| &*trace.trace));
     let drawn = draw(args, &pictures, &replayed);
     let reported = report::write(args, &replayed);
     drawn?;
-    reported.and_then(|()| report::paths(args, &pictures))
+    reported.and_then(|()| report::paths(args, &pictures))?;
+    all
 }
 
 /// Checks before the replay that all outputs can be written.
-fn check_outputs(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
-    let (traces, most) = (args.traces.len(), picture::PANELS_MAX);
+fn check_outputs(args: &ReplayArgs, inputs: &[TraceInput]) -> Result<(), Failure> {
+    let (traces, most) = (inputs.len(), picture::PANELS_MAX);
     if args.picture.is_some() && traces > most {
         let text = format!("{traces} traces do not fit into one picture, the most is {most}; leave --picture out");
         return Err(Failure::Usage(text));
     }
+    let pictures = pictures(args, inputs.iter().map(|input| &*input.name));
     let json = args.json.iter().filter(|_| !args.json_only());
     let outputs: Vec<&Path> = pictures.iter().chain(json).map(PathBuf::as_path).collect();
-    input::refuse_overwrites(&args.traces, &outputs)?;
+    input::refuse_overwrites(inputs, &outputs)?;
     outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))
 }
 
 /// Replays one trace on every pool, with as much room as it needs.
-fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<TraceResult, Failure> {
+fn trace(args: &ReplayArgs, input: &TraceInput, clock: &Clock) -> Result<TraceResult, Failure> {
     let mut blocks = BLOCKS;
     loop {
-        if let Some(replayed) = attempt(args, path, &name, clock, blocks)? {
+        if let Some(replayed) = attempt(args, input, clock, blocks)? {
             return Ok(replayed);
         }
         blocks *= MORE;
@@ -75,12 +74,11 @@ fn trace(args: &ReplayArgs, path: &Path, name: String, clock: &Clock) -> Result<
 /// Replays one trace on every pool, a chunk at a time; `None` when more than `blocks` are live at once.
 fn attempt(
     args: &ReplayArgs,
-    path: &Path,
-    name: &str,
+    input: &TraceInput,
     clock: &Clock,
     blocks: usize,
 ) -> Result<Option<TraceResult>, Failure> {
-    let mut reader = OperationReader::new(input::open(path)?, args.min_size, args.streams == Switch::On);
+    let mut reader = OperationReader::new(input.open()?, args.min_size, args.streams == Switch::On);
     let again = reader.progress().1.is_some() && blocks < LIVE_MAX as usize;
     let room = if again { blocks } else { blocks.max(BLOCKS_ONCE) };
     let mut runs = Vec::new();
@@ -91,7 +89,7 @@ fn attempt(
     }
     let length = reader.progress().1;
     let template = length.map_or("{spinner} {msg}", |_| "{msg} {bar:40} {bytes} of {total_bytes}, {eta} left");
-    let bar = progress::bar(length, template).with_message(name.to_owned());
+    let bar = progress::bar(length, template).with_message(input.name.clone());
     let (mut chunk, mut timeline) = (Chunk::default(), Timeline::default());
     let (mut events, mut peak_live) = (0, 0);
     loop {
@@ -113,24 +111,24 @@ fn attempt(
     }
     bar.finish_and_clear();
     if events == 0 {
-        return Err(nothing_left(path, args.min_size));
+        return Err(nothing_left(&input.path, args.min_size));
     }
     let (mut rows, mut reserved) = (Vec::new(), Vec::new());
     let failures = runs.iter().filter_map(PoolReplay::failure).collect();
     for mut run in runs {
         reserved.push(std::mem::take(run.reserved_mut()));
-        rows.push(run.finish(name, events, clock)?);
+        rows.push(run.finish(&input.name, events, clock)?);
     }
     let points = timeline.points().to_vec();
-    Ok(Some(TraceResult { trace: name.into(), events, peak_live, points, rows, reserved, failures }))
+    Ok(Some(TraceResult { trace: input.name.clone(), events, peak_live, points, rows, reserved, failures }))
 }
 
 /// Paths of the pictures to draw: one for all traces, one for each trace, or none.
-fn pictures(args: &ReplayArgs, names: &[String]) -> Vec<PathBuf> {
+fn pictures<'a>(args: &ReplayArgs, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
     match &args.picture {
         Some(path) => vec![path.clone()],
         None if args.json_only() => Vec::new(),
-        None => names.iter().map(|name| PathBuf::from(format!("replay-{name}.svg"))).collect(),
+        None => names.map(|name| PathBuf::from(format!("replay-{name}.svg"))).collect(),
     }
 }
 

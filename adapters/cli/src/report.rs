@@ -15,9 +15,9 @@ pub fn write(args: &ReplayArgs, replayed: &[TraceResult]) -> Result<(), Failure>
     if args.json_only() {
         return print(&rows_json(replayed)?);
     }
-    let tables: Vec<String> = replayed.iter().map(|trace| table(args, trace)).collect();
+    let table = table(args, replayed);
     // Write the file even if printing the table failed: the table may fail on a closed pipe, the file on a full disk.
-    let printed = print(&tables.join("\n"));
+    let printed = print(&table);
     if let Some(path) = &args.json {
         write_file(path, &rows_json(replayed)?).map_err(|error| Failure::output(path, error))?;
     }
@@ -36,9 +36,18 @@ pub fn paths(args: &ReplayArgs, pictures: &[PathBuf]) -> Result<(), Failure> {
     print(&pictures.iter().map(|path| format!("{}\n", path.display())).collect::<String>())
 }
 
-fn table(args: &ReplayArgs, replayed: &TraceResult) -> String {
+/// One table: the rows of a trace, or of all with the traces' names.
+fn table(args: &ReplayArgs, replayed: &[TraceResult]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
+    let source = args.source.name();
+    let (head, of_trace): (_, &[&str]) = match replayed {
+        [one] => {
+            let (events, peak) = (format_thousands(one.events), format_bytes(one.peak_live));
+            (format!("{}: {events} events, peak live {peak}, source {source}", one.trace), &[])
+        }
+        many => (format!("{} traces, source {source}", many.len()), &["trace", "events", "peak\nlive"]),
+    };
+    let columns = [
         "pool",
         "utilisation",
         "peak\nreserved",
@@ -49,12 +58,15 @@ fn table(args: &ReplayArgs, replayed: &TraceResult) -> String {
         "ns max",
         "failed",
         "replayed\nevents/s",
-    ]);
-    for row in &replayed.rows {
+    ];
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(of_trace.iter().chain(&columns));
+    let several = replayed.len() > 1;
+    for (trace, row) in replayed.iter().flat_map(|trace| trace.rows.iter().map(move |row| (trace, row))) {
         let allocations = row.hits + row.misses;
         let hits = if allocations == 0 { 0.0 } else { 100.0 * row.hits as f64 / allocations as f64 };
-        let apart = if row.source == args.source.name() { String::new() } else { format!(" ({})", row.source) };
-        table.add_row([
+        let apart = if row.source == source { String::new() } else { format!(" ({})", row.source) };
+        let of_trace = [trace.trace.clone(), format_thousands(trace.events), format_bytes(trace.peak_live)];
+        let of_pool = [
             format!("{}{apart}", row.pool),
             format!("{:.3}", row.utilisation),
             format_bytes(row.peak_reserved_bytes),
@@ -65,17 +77,19 @@ fn table(args: &ReplayArgs, replayed: &TraceResult) -> String {
             format_thousands(row.ns_max),
             format_thousands(row.failed),
             format!("{:.1} M", 1e3 / row.ns_mean.max(0.1)),
-        ]);
+        ];
+        table.add_row(of_trace.into_iter().skip(if several { 0 } else { 3 }).chain(of_pool));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (at, column) in table.column_iter_mut().enumerate() {
+        // Names stand to the left: of traces, of pools.
+        if at != 0 && !(several && at == 3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
-    let failures: String = replayed.failures.iter().map(|line| format!("{line}\n")).collect();
-    format!(
-        "{}: {} events, peak live {}, source {}\n{table}\n{failures}",
-        replayed.trace,
-        format_thousands(replayed.events),
-        format_bytes(replayed.peak_live),
-        args.source.name()
-    )
+    let failures = replayed.iter().flat_map(|trace| {
+        let name = if several { format!("{}: ", trace.trace) } else { String::new() };
+        trace.failures.iter().map(move |line| format!("{name}{line}\n"))
+    });
+    let failures: String = failures.collect();
+    format!("{head}\n{table}\n{failures}")
 }

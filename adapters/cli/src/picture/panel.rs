@@ -4,7 +4,7 @@
 //! Asks from below: points in order of time, at least one.
 
 use crate::output::{format_bytes, format_thousands, unit};
-use crate::pools::SourceKind;
+use crate::pools::{POOLS, SourceKind};
 use crate::results::{PoolRow, TraceResult};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -25,7 +25,7 @@ const INK: RGBColor = RGBColor(40, 44, 52);
 const FAINT: RGBColor = RGBColor(110, 116, 126);
 const GRID: RGBColor = RGBColor(228, 231, 235);
 /// Colours that colour-blind readers can tell apart (Okabe and Ito, 2008); the first is for terrace's own pool.
-const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -34,7 +34,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(90, 74, 66),
     RGBColor(148, 103, 189),
+    RGBColor(0, 0, 0),
 ];
+/// No two pools have one colour.
+const _: () = assert!(COLOURS.len() >= POOLS.len());
 
 type Result<B> = std::result::Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 

@@ -18,16 +18,22 @@ The page is one file that needs no network: memory over time, by tag too, an add
 lifetimes, transfers between tiers, and advice: settings that replay found better on the first half of the trace than what a
 device has, with what they save.
 
+A folder stands for the traces in it, and in its folders, by name: files that end in .csv, .terrace, .pickle, .pkl or .log, also
+with .gz or .zst. Those that cannot be read are told and left out.
+
 Exit codes: 0 done; 1 a file could not be written; 2 bad input or usage: one error that names file and line, and nothing
-is written.";
+is written; also if a trace of a folder was left out.";
 
 /// Arguments of `terrace report`.
 #[derive(Args, Debug)]
 #[command(after_help = REPORT_HELP)]
 pub struct ReportArgs {
-    /// Traces, or folders of them: one page for all; - for standard input.
+    /// Traces, or folders of them, all on one page; - for standard input.
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
+    /// The device of a snapshot of PyTorch whose history to take, by number [default: each that has one; of a pipe, the first].
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
     /// Where the page goes [default: TRACE.html, or report.html for several].
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,

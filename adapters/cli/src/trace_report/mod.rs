@@ -31,13 +31,13 @@ use trace::Trace;
 
 /// Reads the traces, and writes the page and what else was asked for.
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
-    let names = input::names(&args.traces);
-    let output = args.output.clone().unwrap_or_else(|| match &names[..] {
-        [one] => PathBuf::from(format!("{one}.html")),
+    let inputs = input::find(&args.traces, args.device)?;
+    let output = args.output.clone().unwrap_or_else(|| match &inputs[..] {
+        [one] => PathBuf::from(format!("{}.html", one.name)),
         _ => PathBuf::from("report.html"),
     });
     let exports = [&args.perfetto, &args.speedscope, &args.pprof];
-    if names.len() > 1 && exports.iter().any(|path| path.is_some()) {
+    if inputs.len() > 1 && exports.iter().any(|path| path.is_some()) {
         return Err(Failure::Usage("--perfetto, --speedscope and --pprof take one trace; give one".into()));
     }
     let json = args.json.as_ref().filter(|path| path.as_os_str() != "-");
@@ -47,12 +47,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         .chain(exports.into_iter().flatten())
         .map(PathBuf::as_path)
         .collect();
-    input::refuse_overwrites(&args.traces, &outputs)?;
+    input::refuse_overwrites(&inputs, &outputs)?;
     outputs.iter().try_for_each(|path| Partial::probe(path).map_err(|error| Failure::output(path, error)))?;
-    let mut traces = Vec::new();
     let mut files: Vec<(&Path, Vec<u8>)> = Vec::new();
-    for (path, name) in args.traces.iter().zip(names) {
-        let trace = Trace::read(path, name, args.min_size)?;
+    let (traces, all) = input::for_each(&inputs, |input| {
+        let trace = Trace::read(input, args.min_size)?;
         let mut data = gather::gather(&trace, args.source)?;
         if !args.no_advice {
             data.advice.extend(advice::best(&trace, args.source)?.map(|(_, advice)| advice));
@@ -66,8 +65,8 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if let Some(path) = &args.pprof {
             files.push((path, export::pprof(&trace).map_err(|error| Failure::output(path, error))?));
         }
-        traces.push(data);
-    }
+        Ok(data)
+    })?;
     let data = PageData { version: env!("CARGO_PKG_VERSION"), source: args.source.name(), traces };
     let text = page::page(&data)?;
     files.push((&output, text.into_bytes()));
@@ -77,10 +76,12 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         .iter()
         .try_for_each(|(path, text)| output::write_file(path, text).map_err(|error| Failure::output(path, error)))?;
     if let (None, Some(text)) = (json, json_text) {
-        return output::print(&text);
+        output::print(&text)?;
+    } else {
+        let lines = data.traces.iter().map(summary).collect::<String>();
+        output::print(&format!("{lines}{}\n", output.display()))?;
     }
-    let lines = data.traces.iter().map(summary).collect::<String>();
-    output::print(&format!("{lines}{}\n", output.display()))
+    all
 }
 
 /// A trace in a few lines.

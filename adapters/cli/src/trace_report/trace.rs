@@ -4,10 +4,9 @@
 //! Asks from below: checked entries of the reader.
 
 use crate::failure::Failure;
-use crate::input;
+use crate::input::TraceInput;
 use crate::operations::{Operation, OperationFilter, nothing_left};
 use crate::progress;
-use std::path::Path;
 use terrace::engine::event::Kind;
 
 /// Most events of a trace: 2^24 take 768 MiB. Longer ones are to be cut: what a page shows of them is no finer.
@@ -52,13 +51,14 @@ pub struct Trace {
 
 impl Trace {
     /// Reads a trace, with a bar of progress on a terminal.
-    pub fn read(path: &Path, name: String, min_size: u64) -> Result<Self, Failure> {
-        let mut reader = input::open(path)?;
+    pub fn read(input: &TraceInput, min_size: u64) -> Result<Self, Failure> {
+        let TraceInput { path, name, .. } = input;
+        let mut reader = input.open()?;
         let length = reader.progress().1;
         let template = length.map_or("{spinner} {msg}", |_| "{msg} {bar:40} {bytes} of {total_bytes}, {eta} left");
         let bar = progress::bar(length, template).with_message(format!("read {name}"));
         let mut trace = Self {
-            name,
+            name: name.clone(),
             events: Vec::new(),
             live: Vec::new(),
             slots: 0,

@@ -179,7 +179,7 @@ fn windows_above_the_limit_are_refused() {
 #[test]
 fn files_that_are_not_there() {
     let here = Sandbox::new();
-    for (path, what) in [("none.csv", "No such file"), (".", "directory")] {
+    for (path, what) in [("none.csv", "No such file"), (".", "no file ends in .csv")] {
         let output = here.run(&["replay", path]);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).starts_with(&format!("terrace: {path}: ")), "{}", stderr(&output));

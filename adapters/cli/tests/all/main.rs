@@ -9,6 +9,7 @@ mod convert;
 mod describe;
 mod devices;
 mod estimate;
+mod folders;
 mod pages;
 mod replay;
 mod report;

@@ -80,6 +80,33 @@ fn the_timeline_of_a_recorded_run_has_its_peak_and_its_tags() {
     assert!(live.iter().zip(&reserved).all(|(live, reserved)| live <= reserved));
 }
 
+/// The page shows the replay's pool terrace, and advice is judged on a device: on segments both are one.
+#[test]
+fn a_page_and_its_advice_reserve_what_the_replay_says() {
+    let here = Sandbox::new();
+    let json = |words: &[&str]| -> Value {
+        let output = here.run(&[words, &["--json", "-"]].concat());
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+    };
+    let whole = recorded("train_resnet50.csv.zst");
+    let text = zstd::decode_all(fs::File::open(&whole).expect("a trace")).expect("zstd");
+    let text = String::from_utf8(text).expect("text");
+    let half = (text.lines().count() - 1) / 2;
+    let first: String = text.lines().take(1 + half).map(|line| format!("{line}\n")).collect();
+    fs::write(here.path("half.csv"), first).expect("a file");
+    let whole = whole.to_str().expect("a path");
+    for source in ["growing", "segments"] {
+        let replay = |trace| json(&["replay", trace, "--pool", "terrace", "--source", source]);
+        let page = &json(&["report", whole, "--source", source])["traces"][0];
+        assert_eq!(page["peak_reserved_bytes"], replay(whole)[0]["peak_reserved_bytes"], "{source}");
+        if source == "segments" {
+            let (advice, half) = (&page["advice"][0], &replay("half.csv")[0]);
+            assert_eq!((&advice["measure"], &advice["before"]), (&"source_calls".into(), &half["source_calls"]));
+            assert!(advice["after"].as_u64() < advice["before"].as_u64(), "{advice}");
+        }
+    }
+}
+
 #[test]
 fn several_traces_are_one_page_whatever_their_names() {
     let here = Sandbox::new();
