@@ -10,6 +10,7 @@ mod describe;
 mod devices;
 mod estimate;
 mod pages;
+mod recorder;
 mod replay;
 mod report;
 mod surprises;

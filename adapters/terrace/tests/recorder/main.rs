@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace::device::DeviceBlock;
 use terrace::engine::event::{Event, Kind};
-use terrace::observe::track::{TrackMode, tag};
+use terrace::observe::track::{Origin, TrackMode, Tracker, tag};
 use terrace::recording::{Reader, Recorder, RecorderError};
 use terrace::{Device, Manager};
 use terrace_tests::Random;
@@ -197,6 +197,22 @@ fn tags_and_call_sites_are_texts() {
     assert!(events.iter().all(|(.., site)| site.contains(&format!("{program}+0x"))), "{events:?}");
 }
 
+/// Threads that had not seen the recorder when they freed leave such events.
+#[test]
+fn events_that_contradict_each_other_become_a_file_that_is_right() {
+    let (_directory, path) = directory();
+    let tracker = Arc::new(Tracker::new("pool", &["device 0"]));
+    let recorder = Recorder::start(&tracker, &path).expect("a recorder");
+    let events = [(Kind::Free, 7), (Kind::Transfer, 7), (Kind::Allocate, 7), (Kind::Allocate, 7), (Kind::Free, 7)];
+    for (kind, id) in events.into_iter().chain([(Kind::Free, 7), (Kind::Transfer, 7)]) {
+        tracker.tell_event(Origin::default(), || Event { kind, id, align: 1, ..Event::default() });
+    }
+    assert_eq!(recorder.finish().expect("a file").events, 4);
+    let found: Vec<_> = read(&path).into_iter().map(|(event, ..)| (event.kind, event.id, event.bytes)).collect();
+    // A block of no bytes has one byte, as in all traces.
+    assert_eq!(found, [(Kind::Allocate, 0, 1), (Kind::Free, 0, 0), (Kind::Allocate, 1, 1), (Kind::Free, 1, 0)]);
+}
+
 #[test]
 fn a_tracker_has_one_recorder_at_a_time() {
     let (directory, path) = directory();
@@ -301,7 +317,7 @@ fn a_child_records_nothing_and_leaves_the_file_alone() {
     let (recorder, before) = in_child((recorder, before), |(recorder, before)| {
         assert!(!recorder.is_recording() && recorder.events() == 0);
         drop(before);
-        tracker.tell_event(terrace::observe::track::Origin::default(), || panic!("nothing is told in a child"));
+        tracker.tell_event(Origin::default(), || panic!("nothing is told in a child"));
         assert!(matches!(Recorder::start(&tracker, &other), Err(RecorderError::Forked)));
         assert!(matches!(Recorder::start(manager.tracker(), &other), Err(RecorderError::Forked)));
         assert!(matches!(recorder.finish(), Err(RecorderError::Forked)));
