@@ -50,6 +50,34 @@ fn a_device_that_was_recorded_replays_with_the_same_peak() {
     assert_eq!(std::fs::read_to_string(here.path("run.csv")).expect("a file").lines().count(), 39_801);
 }
 
+/// Steps that need the same memory each, and the number of calls that took it from the source.
+fn steps(device: &Device, warm_up: &[(u64, u32)]) -> u64 {
+    let stream = device.stream().expect("a stream");
+    device.warm_up(&stream, warm_up).expect("memory");
+    let begun = device.stats().pool.source_calls;
+    for _ in 0..40 {
+        let blocks = (0..24).map(|at| device.allocate(&stream, (at % 6 + 1) * (3 << 18)).expect("memory"));
+        drop(blocks.collect::<Vec<_>>());
+    }
+    device.stats().pool.source_calls - begun
+}
+
+#[test]
+fn what_a_report_advises_for_a_recorded_device_helps_it() {
+    let here = Sandbox::new();
+    let device = Device::host();
+    let recorder = Recorder::start(device.tracker(), here.path("run.terrace")).expect("a recorder");
+    let before = steps(&device, &[]);
+    recorder.finish().expect("a file");
+    let data = json(&here, &["report", "run.terrace"]);
+    let advice = &data["traces"][0]["advice"][0];
+    let setting = advice["setting"].as_str().expect("a setting");
+    let bytes =
+        setting.strip_prefix("device.warm_up(&stream, &[(").and_then(|rest| rest.split_once(',')).expect(setting).0;
+    let after = steps(&Device::host(), &[(bytes.parse().expect(bytes), 1)]);
+    assert!(before > 1 && after == 0, "{before}, {after}, {advice}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_manager_that_was_recorded_shows_its_tags_and_its_copies() {

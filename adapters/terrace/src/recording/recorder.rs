@@ -28,6 +28,7 @@ use terrace_track::{EventSink, Tracker};
 /// - A tracker that is off counts while it is recorded. Blocks allocated while its mode is set to off are not recorded.
 /// - The file appears under its name when it is finished. If a write fails, recording ends; the file then has the events
 ///   before, and [`finish`](Self::finish) says how many.
+/// - A process that ends without finishing or dropping the recorder leaves no file under the name.
 /// - A forked child records nothing, and leaves its parent's file alone.
 ///
 /// # Example

@@ -37,7 +37,7 @@ fn fill(tracker: &Arc<Tracker>, device: &Device, path: &Path) -> (TraceError, u6
     let recorder = Recorder::start(tracker, path).expect("a recorder");
     let (shared, never) = (places(), AtomicBool::new(false));
     let mut seed = 0;
-    while recorder.is_recording() {
+    while recorder.is_recording() && seed < 400 {
         churn(device, &shared, seed, 10_000, &never);
         seed += 1;
     }
@@ -68,7 +68,7 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
     for (blocks, is_kept) in [(4000, true), (200, false)] {
         let (_directory, path) = directory();
         let name = "unwritable::a_full_disk_ends_the_recording_and_nothing_else";
-        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" --exact {name} --nocapture");
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec timeout 60 \"$0\" --exact {name} --nocapture");
         let mut child = Command::new("sh");
         child.args(["-c", &script]).arg(std::env::current_exe().expect("a path")).env(SMALL, &path);
         // A pipe: what the child prints goes into no file.
