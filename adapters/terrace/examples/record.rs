@@ -10,36 +10,38 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use terrace::recording::{Reader, Recorder};
 use terrace::{Device, DeviceError};
+use terrace_tests::Random;
 
 /// Allocations of a thread; as many frees follow.
-const ALLOCATIONS: usize = 2_000_000;
-/// Live blocks of a thread, each freed when its place is needed again.
+const ALLOCATIONS: u64 = 2_000_000;
+/// Live blocks of a thread, each freed when another takes its place.
 const LIVE: usize = 64;
 
-/// Allocates and frees blocks of 1 to 200 units of 256 bytes on a stream of its own.
-fn work(device: &Device) -> Result<(), DeviceError> {
+/// Allocates blocks of any size up to 50,000 bytes on a stream of its own, and frees them in any order.
+fn work(device: &Device, seed: u64) -> Result<(), DeviceError> {
     let stream = device.stream()?;
+    let mut random = Random::new(seed);
     let mut live: Vec<_> = (0..LIVE).map(|_| None).collect();
-    for at in 0..ALLOCATIONS {
-        let bytes = (at as u64 * 7919 % 200 + 1) * 256;
+    for _ in 0..ALLOCATIONS {
+        let (at, bytes) = (random.below(LIVE as u64) as usize, 1 + random.below(50_000));
         // The older block goes first.
-        live[at % LIVE] = None;
-        live[at % LIVE] = Some(device.allocate(&stream, bytes)?);
+        live[at] = None;
+        live[at] = Some(device.allocate(&stream, bytes)?);
     }
     Ok(())
 }
 
 /// Seconds of so many threads at work.
-fn measure(device: &Device, threads: usize) -> Result<f64, DeviceError> {
+fn measure(device: &Device, threads: u64) -> Result<f64, DeviceError> {
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(device))).collect();
+        let all: Vec<_> = (0..threads).map(|seed| scope.spawn(move || work(device, seed))).collect();
         all.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
     Ok(begun.elapsed().as_secs_f64())
 }
 
-fn record(threads: usize, path: &Path) -> Result<(), Box<dyn Error>> {
+fn record(threads: u64, path: &Path) -> Result<(), Box<dyn Error>> {
     let device = Device::host();
     let events = (2 * ALLOCATIONS * threads) as f64;
     let off = measure(&device, threads)?;
