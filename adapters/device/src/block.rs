@@ -14,7 +14,7 @@ use crate::tracking::StampedBlock;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
-use terrace_core::Block;
+use terrace_core::{Block, Request};
 
 /// Live memory of a device. Dropping the block frees it.
 // The block comes first, so that its address is no sum: an instruction less at each free with the feature `track`.
@@ -30,14 +30,14 @@ pub struct DeviceBlock {
 impl DeviceBlock {
     /// Wraps a block of the pool's arena.
     #[inline]
-    pub(crate) fn new(block: Block, home: Arc<StreamCore>) -> Self {
-        let block = StampedBlock::allocated(block, BlockOrigin::Pool, &home);
+    pub(crate) fn new(block: Block, asked: Request, home: Arc<StreamCore>) -> Self {
+        let block = StampedBlock::allocated(block, asked, BlockOrigin::Pool, &home);
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(OnceLock::new()) }
     }
 
     /// Wraps a block from anywhere else: `extra` says where it came from.
-    pub(crate) fn with(block: Block, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
-        let block = StampedBlock::allocated(block, extra.place, &home);
+    pub(crate) fn with(block: Block, asked: Request, home: Arc<StreamCore>, extra: BlockExtra) -> Self {
+        let block = StampedBlock::allocated(block, asked, extra.place, &home);
         let extra = OnceLock::from(Box::new(extra));
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
     }

@@ -199,7 +199,7 @@ impl Device {
         self.service.check_stream(stream.core())?;
         let block = self.service.serve_host_memory(stream.core(), request, side)?;
         let extra = BlockExtra::new(BlockOrigin::Host(side));
-        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
+        Ok(DeviceBlock::with(block, request, Arc::clone(stream.core()), extra))
     }
 
     #[inline]
@@ -208,7 +208,7 @@ impl Device {
         if std::ptr::addr_eq(Arc::as_ptr(&self.service), Arc::as_ptr(&home.service))
             && let Some((block, home)) = home.hit(request)
         {
-            return Ok(DeviceBlock::new(block, home));
+            return Ok(DeviceBlock::new(block, request, home));
         }
         self.miss(stream, request, fallback)
     }
@@ -219,8 +219,8 @@ impl Device {
         let (block, origin) = self.service.serve(stream.core(), request, fallback)?;
         let home = Arc::clone(stream.core());
         Ok(match origin {
-            BlockOrigin::Pool => DeviceBlock::new(block, home),
-            origin => DeviceBlock::with(block, home, BlockExtra::new(origin)),
+            BlockOrigin::Pool => DeviceBlock::new(block, request, home),
+            origin => DeviceBlock::with(block, request, home, BlockExtra::new(origin)),
         })
     }
 
@@ -249,7 +249,7 @@ impl Device {
         }
         let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
         let extra = BlockExtra { release, ..BlockExtra::new(BlockOrigin::Foreign) };
-        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
+        Ok(DeviceBlock::with(block, Request::new(bytes), Arc::clone(stream.core()), extra))
     }
 
     /// Pins memory of the user as a block of this device. Once the block is dropped and its streams are done, the
@@ -280,7 +280,7 @@ impl Device {
         });
         let block = Block { address, bytes, slot: u32::MAX, region: 0, ticket: 0 };
         let extra = BlockExtra { release: Some(release), ..BlockExtra::new(BlockOrigin::Foreign) };
-        Ok(DeviceBlock::with(block, Arc::clone(stream.core()), extra))
+        Ok(DeviceBlock::with(block, Request::new(bytes), Arc::clone(stream.core()), extra))
     }
 
     /// Free and total memory as of now; where it is the host's, free means the system's available memory.

@@ -5,10 +5,13 @@
 //! Asks from below: the pool's tracker; tickets of blocks below 2^50, which one device cannot give in seven years.
 
 use crate::stream::{BlockOrigin, StreamCore};
-use terrace_core::Block;
 use terrace_core::settings::DebugSwitches;
+use terrace_core::{Block, Request};
 #[cfg(feature = "track")]
-use terrace_track::{Stamp, TrackMode, Tracker};
+use {
+    terrace_core::event::{Event, Kind},
+    terrace_track::{Origin, Stamp, TrackMode, Tracker},
+};
 
 /// A live block, with what the tracker's free of it needs.
 ///
@@ -24,13 +27,14 @@ const STAMP: u32 = 48;
 impl StampedBlock {
     /// Tells the tracker of an allocation.
     #[inline(always)]
-    pub(crate) fn allocated(block: Block, origin: BlockOrigin, home: &StreamCore) -> Self {
+    pub(crate) fn allocated(block: Block, asked: Request, origin: BlockOrigin, home: &StreamCore) -> Self {
         #[cfg(feature = "track")]
         if terrace_track::any() {
-            return Self { block: Block { ticket: block.ticket | ticket_of(&block, place_of(origin), home), ..block } };
+            let stamp = ticket_of(&block, asked, place_of(origin), home);
+            return Self { block: Block { ticket: block.ticket | stamp, ..block } };
         }
         #[cfg(not(feature = "track"))]
-        let _ = (origin, home);
+        let _ = (asked, origin, home);
         Self { block }
     }
 
@@ -47,6 +51,8 @@ impl StampedBlock {
         {
             let Block { address, bytes, ticket, .. } = self.block;
             self.block.ticket = ticket & ((1 << (STAMP + 2)) - 1);
+            let freed = || Event { kind: Kind::Free, id: address, owner: home.owner, ..Event::default() };
+            home.tracker.tell_event(Origin::default(), freed);
             home.tracker.freed(Stamp::from_bits((ticket >> STAMP) as u16 & !3), address, bytes);
         }
         #[cfg(not(feature = "track"))]
@@ -73,9 +79,15 @@ impl StampedBlock {
 /// Tells the tracker of an allocation; returns the stamp as bits of the block's ticket.
 #[cfg(feature = "track")]
 #[cold]
-fn ticket_of(block: &Block, place: Option<u8>, home: &StreamCore) -> u64 {
+fn ticket_of(block: &Block, asked: Request, place: Option<u8>, home: &StreamCore) -> u64 {
     let Some(place) = place else { return 0 };
-    let stamp = home.tracker.allocated_from(home.tracker.origin(), block.address, block.bytes, place);
+    let (origin, address) = (home.tracker.origin(), block.address);
+    let stamp = home.tracker.allocated_from(origin, address, block.bytes, place);
+    if !stamp.is_none() {
+        let Request { bytes, align, .. } = asked;
+        let place = Event { id: address, address: Some(address), owner: home.owner, ..Event::default() };
+        home.tracker.tell_event(origin, || Event { kind: Kind::Allocate, bytes, align, ..place });
+    }
     u64::from(stamp.to_bits()) << STAMP
 }
 

@@ -15,7 +15,7 @@ pub use catch::catch_panic;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -98,6 +98,13 @@ impl<T> Deref for ProcessOwned<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+impl<T> DerefMut for ProcessOwned<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
     }
 }
 

@@ -5,11 +5,12 @@
 
 use crate::frames;
 use crate::mode::{TrackMode, any};
+use crate::origin::Origin;
 use crate::sites::MAX_SITE_DEPTH;
 use crate::tag::Tag;
 use crate::thread;
 use crate::time::TimeSource;
-use crate::tracker::{Origin, Stamp, Tracker};
+use crate::tracker::{Stamp, Tracker};
 use allocator_api2::alloc::{Allocator, Global};
 
 impl Tracker {

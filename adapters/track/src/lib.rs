@@ -18,7 +18,8 @@
 //! | `mode` | how much is recorded; whether any tracker is on |
 //! | `lane`, `counter`, `counters`, `growing` | a thread's counters, and a way to them; plain and shared counters; tables that grow in place |
 //! | `records`, `sites` | live blocks by key; call stacks |
-//! | `tag`, `thread` | names; a thread's number, tag and stack |
+//! | `tag`, `origin`, `thread` | names; for what and from where; a thread's number, tag and stack |
+//! | `sink`, `recorded` | where events go while a recorder is attached; calls of recorders |
 //! | `frames`, `loaded` | return addresses by frame pointers; build ids |
 //! | `scope`, `leaks` | statistics of a region of code; the list at the end |
 //! | `list`, `groups`, `summary`, `time` | what queries return; the clock |
@@ -41,9 +42,14 @@ mod list;
 #[cfg(feature = "std")]
 mod loaded;
 mod mode;
+mod origin;
 mod query;
+#[cfg(feature = "std")]
+mod recorded;
 mod records;
 mod scope;
+#[cfg(feature = "std")]
+mod sink;
 mod sites;
 mod summary;
 mod tag;
@@ -61,11 +67,14 @@ pub use lane::ThreadLane;
 pub use list::LeakReport;
 pub use list::{LiveList, StackFrame, TrackedBlock};
 pub use mode::{TrackMode, UnknownTrackMode, any};
+pub use origin::Origin;
 pub use scope::Scope;
+#[cfg(feature = "std")]
+pub use sink::EventSink;
 pub use sites::{MAX_SITE_DEPTH, MOST_SITES};
 pub use summary::{ScopeStats, TagStats, TagTable};
 pub use tag::{MAX_TAG_BYTES, Tag};
 #[cfg(feature = "std")]
 pub use thread::{TagGuard, tag};
 pub use time::UserClock;
-pub use tracker::{Locator, Origin, Stamp, Tracker};
+pub use tracker::{Locator, Stamp, Tracker};

@@ -8,6 +8,7 @@ use crate::counter::{Baseline, PeakGauge, Traffic};
 use crate::growing::{GrowingTable, MOST};
 use crate::lane::{Gauges, ThreadLane, difference, sum};
 use crate::mode::{ModeSwitch, TrackMode};
+use crate::origin::Origin;
 use crate::records::{RecordTable, TrackRecord};
 use crate::sites::{MAX_SITE_DEPTH, SiteTable};
 use crate::tag::Tag;
@@ -70,23 +71,6 @@ impl Stamp {
     }
 }
 
-/// For what, and from where, a caller asks for memory.
-///
-/// Taken where the caller asks, used where the memory is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
-    pub(crate) tag: Tag,
-    /// Number of the call stack; zero for none.
-    pub(crate) site: u32,
-}
-
-impl Origin {
-    /// An origin with a tag, and without a call stack.
-    pub fn of(tag: Tag) -> Self {
-        Self { tag, site: 0 }
-    }
-}
-
 /// Counts and records what its owner allocates and frees. Off until [`Tracker::set_mode`].
 pub struct Tracker<A: Allocator + Clone = Global> {
     switch: ModeSwitch,
@@ -112,6 +96,8 @@ pub struct Tracker<A: Allocator + Clone = Global> {
     #[cfg(feature = "std")]
     process: Process,
     #[cfg(feature = "std")]
+    pub(crate) sink: crate::sink::SinkSlot,
+    #[cfg(feature = "std")]
     pub(crate) leaks: std::sync::Mutex<Option<crate::list::LeakReport>>,
 }
 
@@ -134,6 +120,8 @@ impl<A: Allocator + Clone> Tracker<A> {
             unrecorded: AtomicU64::new(0),
             #[cfg(feature = "std")]
             process: Process::current(),
+            #[cfg(feature = "std")]
+            sink: crate::sink::SinkSlot::default(),
             #[cfg(feature = "std")]
             leaks: std::sync::Mutex::default(),
         }
@@ -181,7 +169,7 @@ impl<A: Allocator + Clone> Tracker<A> {
 
     /// Whether the calling process is the one that made the tracker.
     #[inline]
-    pub(crate) fn is_own(&self) -> bool {
+    pub fn is_own(&self) -> bool {
         #[cfg(feature = "std")]
         return self.process.is_current();
         #[cfg(not(feature = "std"))]

@@ -11,6 +11,7 @@ mod devices;
 mod estimate;
 mod folders;
 mod pages;
+mod recorder;
 mod replay;
 mod report;
 mod surprises;

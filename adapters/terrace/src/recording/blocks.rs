@@ -42,6 +42,12 @@ impl AddressTable {
         id
     }
 
+    /// The block that is live at an address.
+    #[cfg(feature = "track")]
+    pub(super) fn find(&self, address: u64) -> Option<u64> {
+        self.live.get(&address).copied()
+    }
+
     /// The number of a stream: 0 for the default stream, others by first use.
     pub(super) fn owner(&mut self, stream: u64) -> Owner {
         let next = self.streams.len() as u32 + 1;

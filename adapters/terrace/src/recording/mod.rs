@@ -3,7 +3,7 @@
 //! Promises upward: [`Reader`] reads CSV (plain, gzip or zstd), terrace's own recordings, snapshots of PyTorch and logs of RMM, told
 //! apart by their first bytes and never by the file's name; whatever the bytes, it returns checked events or one [`TraceError`] that names
 //! the file, the line or record, what is wrong and what to do. [`Writer`] writes the same forms; a CSV that was read is
-//! written again with the same bytes.
+//! written again with the same bytes. With the feature `track`, `Recorder` writes what a running program does.
 //! Asks from below: the records of [`terrace_core::event`]; zstd and gzip from their libraries.
 //!
 //! Memory is bounded whatever a file holds: a line by [`LINE_MAX`], a decompression window by [`WINDOW_LOG`],
@@ -13,7 +13,7 @@
 //! - **CSV**: the header `t,op,id,size,align,stream,tag`, then one line per event, LF line ends, exactly 7 columns:
 //!   microseconds; `a`, `r` or `f`; block id (the n-th `a` has n-1); bytes and alignment (empty for `f`);
 //!   stream; tag. Also as gzip or zstd.
-//! - **Recording** (`.terrace`): [`MAGIC`], one byte of version, one zstd frame with checksum whose content is
+//! - **Recording** (`.terrace`): [`MAGIC`], one byte of version, zstd frames with checksums whose content is
 //!   records of [`terrace_core::event`]. It also carries addresses, tiers, transfers, segments and call sites.
 //! - **Snapshot** of PyTorch: what `torch.cuda.memory._dump_snapshot` writes, a pickle of protocol 2 to 5, also as gzip or zstd.
 //!   The history of one device ([`Reader::device`]); what lived before it is allocated at its beginning with the tag `live`.
@@ -33,10 +33,16 @@ mod blocks;
 mod check;
 mod csv;
 mod error;
+#[cfg(feature = "track")]
+mod event_log;
+#[cfg(feature = "track")]
+mod event_queue;
 mod input;
 mod partial;
 mod pickle;
 mod reader;
+#[cfg(feature = "track")]
+mod recorder;
 mod rmm;
 mod sites;
 mod snapshot;
@@ -48,6 +54,8 @@ pub use check::LIVE_MAX;
 pub use error::{Place, Problem, TraceError};
 pub use partial::Partial;
 pub use reader::{Entry, Reader};
+#[cfg(feature = "track")]
+pub use recorder::{RecordedFile, Recorder, RecorderError};
 use terrace_core::event::TEXT_MAX;
 pub use texts::{TEXTS_MAX, Texts};
 pub use writer::{Form, Writer};

@@ -6,7 +6,7 @@
 
 use super::error::Problem;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use terrace_core::event::TEXT_MAX;
 
 /// Largest memory that texts may take: 64 MiB, with `OVERHEAD` bytes counted for each text.
@@ -19,9 +19,9 @@ const OVERHEAD: usize = 64;
 /// A table of texts by id.
 #[derive(Clone, Debug, Default)]
 pub struct Texts {
-    ids: HashMap<Rc<str>, u32>,
+    ids: HashMap<Arc<str>, u32>,
     /// `texts[i]` has id `i + 1`.
-    texts: Vec<Rc<str>>,
+    texts: Vec<Arc<str>>,
     bytes: usize,
 }
 
@@ -49,7 +49,7 @@ impl Texts {
         if self.bytes > TEXTS_MAX {
             return Err(Problem::TooManyTexts);
         }
-        let text: Rc<str> = text.into();
+        let text: Arc<str> = text.into();
         self.texts.push(text.clone());
         // At most TEXTS_MAX / OVERHEAD = 2^20 texts fit, far below 2^32.
         let id = self.texts.len() as u32;

@@ -112,16 +112,32 @@ impl<W: Write> Writer<W> {
         let mut pack = match form {
             Form::Csv => Pack::Plain(BufWriter::new(out)),
             Form::CsvGzip => Pack::Gzip(BufWriter::new(GzEncoder::new(out, Compression::default()))),
-            Form::CsvZstd | Form::Recording => {
-                let mut encoder = zstd::Encoder::new(out, LEVEL)?;
-                encoder.include_checksum(true)?;
-                Pack::Zstd(BufWriter::new(encoder))
-            }
+            Form::CsvZstd | Form::Recording => Self::frame(out)?,
         };
         if form != Form::Recording {
             writeln!(pack.out(), "{HEADER}")?;
         }
         Ok(pack)
+    }
+
+    /// Begins a frame of zstd.
+    fn frame(out: W) -> io::Result<Pack<W>> {
+        let mut encoder = zstd::Encoder::new(out, LEVEL)?;
+        encoder.include_checksum(true)?;
+        Ok(Pack::Zstd(BufWriter::new(encoder)))
+    }
+
+    /// Ends the frame of a recording and begins another: what is written so far is a whole recording.
+    ///
+    /// # Errors
+    /// [`Problem::Io`] from `out`.
+    #[cfg(feature = "track")]
+    pub(super) fn next_frame(self) -> Result<Self, TraceError> {
+        let Self { file, pack, .. } = self;
+        match pack.finish().and_then(Self::frame) {
+            Ok(pack) => Ok(Self { file, pack, ..self }),
+            Err(error) => Err(TraceError { file, place: Place::File, problem: Problem::Io(error) }),
+        }
     }
 
     /// Writes an event whose tag and call site are ids in `texts`.

@@ -47,7 +47,7 @@ impl State {
         let Some(waiter) = self.allocations.remove(&ticket) else { return Some(LedgerEvent::Free { id }) };
         let mut buffer = BufferState::new(id, bytes, waiter.chunk, waiter.name);
         buffer.metadata_bytes = waiter.metadata_bytes;
-        buffer.stamp = shared.tracking.allocated(waiter.origin, id, bytes);
+        buffer.stamp = shared.tracking.allocated(waiter.origin, id, bytes, tier);
         let buffer = Arc::new(buffer);
         if let Some(named) = &buffer.named {
             self.names.insert(Arc::clone(&named.name), Some(id));

@@ -140,7 +140,10 @@ impl ManagerShared {
             state.file_copies.in_progress -= usize::from(shared.medium(to) == Medium::File);
             state.suspensions.extend(refused);
             match brought {
-                Ok(brought) => state.pending_frees.add(buffer.copies().put(to, brought)),
+                Ok(brought) => {
+                    state.pending_frees.add(buffer.copies().put(to, brought));
+                    shared.tracking.copied(&buffer, from, to);
+                }
                 // The waiters get the error now, instead of waiting until the copy is tried again.
                 Err(error) => state.settled(buffer.id, &Err(error)),
             }

@@ -6,14 +6,16 @@
 //! thread can free it. The tracker's locks are innermost: no other is taken under them.
 
 use super::ManagerShared;
+use super::buffer_state::BufferState;
 use crate::ledger::BufferId;
 use std::sync::Weak;
+use terrace_core::residence::Tier;
 use terrace_core::settings::DebugSwitches;
 #[cfg(feature = "track")]
 use {
     super::Manager,
     std::sync::Arc,
-    terrace_core::residence::Tier,
+    terrace_core::event::{Event, Kind},
     terrace_track::{Origin, Stamp, TrackMode, Tracker},
 };
 
@@ -63,17 +65,39 @@ impl BufferTracking {
         BufferOrigin { origin: if terrace_track::any() { self.tracker.origin() } else { Origin::default() } }
     }
 
-    /// Tells the tracker of a new buffer.
+    /// Tells the tracker of a new buffer, which is in a tier.
     #[inline(always)]
-    pub(super) fn allocated(&self, asked: BufferOrigin, id: BufferId, bytes: u64) -> BufferStamp {
-        let told = || self.tracker.allocated_from(asked.origin, key_of(id), bytes, 0);
+    pub(super) fn allocated(&self, asked: BufferOrigin, id: BufferId, bytes: u64, tier: Tier) -> BufferStamp {
+        let told = || {
+            let stamp = self.tracker.allocated_from(asked.origin, key_of(id), bytes, 0);
+            let new = || Event { kind: Kind::Allocate, id: key_of(id), bytes, align: 1, tier, ..Event::default() };
+            self.tell(stamp, asked.origin, new);
+            stamp
+        };
         BufferStamp { stamp: if terrace_track::any() { told() } else { Stamp::NONE } }
+    }
+
+    /// Tells the tracker that a buffer's bytes were copied to another tier.
+    #[inline(always)]
+    pub(super) fn copied(&self, buffer: &BufferState, from_tier: Tier, tier: Tier) {
+        let (id, bytes) = (key_of(buffer.id), buffer.bytes);
+        let copied = || Event { kind: Kind::Transfer, id, bytes, tier, from_tier, ..Event::default() };
+        self.tell(buffer.stamp.stamp, Origin::default(), copied);
     }
 
     /// Tells the tracker that a buffer is gone.
     #[inline(always)]
     pub(super) fn freed(&self, BufferStamp { stamp }: BufferStamp, id: BufferId, bytes: u64) {
+        self.tell(stamp, Origin::default(), || Event { kind: Kind::Free, id: key_of(id), ..Event::default() });
         self.tracker.freed(stamp, key_of(id), bytes);
+    }
+
+    /// Tells a recorder of what happened to a buffer that is tracked.
+    #[inline(always)]
+    fn tell(&self, stamp: Stamp, origin: Origin, event: impl FnOnce() -> Event) {
+        if !stamp.is_none() {
+            self.tracker.tell_event(origin, event);
+        }
     }
 }
 
@@ -94,9 +118,12 @@ impl BufferTracking {
     }
 
     #[inline(always)]
-    pub(super) fn allocated(&self, _: BufferOrigin, _: BufferId, _: u64) -> BufferStamp {
+    pub(super) fn allocated(&self, _: BufferOrigin, _: BufferId, _: u64, _: Tier) -> BufferStamp {
         BufferStamp {}
     }
+
+    #[inline(always)]
+    pub(super) fn copied(&self, _: &BufferState, _: Tier, _: Tier) {}
 
     #[inline(always)]
     pub(super) fn freed(&self, _: BufferStamp, _: BufferId, _: u64) {}

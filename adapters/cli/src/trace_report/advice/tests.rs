@@ -1,7 +1,7 @@
 //! Advice on recorded runs: found in the first half, judged on the second by the pool.
 
 use super::*;
-use crate::input;
+use crate::input::{self, TraceInput};
 use std::path::PathBuf;
 
 /// What the advice on a run saved.
@@ -30,29 +30,25 @@ fn verdict(trace: &Trace, source: SourceKind) -> Result<Option<Verdict>, Failure
 }
 
 /// Recorded runs; none, with a word, where they are not at hand.
-fn recorded(test: &str) -> Vec<PathBuf> {
+fn recorded(test: &str) -> Vec<TraceInput> {
     let Some(folder) = std::env::var_os("TERRACE_TRACES").map(PathBuf::from) else {
         println!("SKIP {test}: set TERRACE_TRACES");
         return Vec::new();
     };
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "zst"));
-    paths.sort();
-    paths
+    input::find(&[folder], None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// Nothing worse, what was promised within 5 %, and over pages 6 of 16 runs better by 5 %.
 #[test]
 fn advice_on_recorded_runs_holds_on_their_second_half() {
-    let paths = recorded("advice_on_recorded_runs_holds_on_their_second_half");
+    let runs = recorded("advice_on_recorded_runs_holds_on_their_second_half");
     let (mut better, mut faults) = (0, Vec::new());
     println!(
         "| run | source | promised | kept | least of bytes and calls | most |\n| --- | --- | --- | --- | --- | --- |"
     );
-    for path in &paths {
-        let name = input::names(std::slice::from_ref(path)).remove(0);
-        let trace = Trace::read(path, name.clone(), 0).unwrap_or_else(|failure| panic!("{failure}"));
+    for run in &runs {
+        let name = &run.name;
+        let trace = Trace::read(run, 0).unwrap_or_else(|failure| panic!("{failure}"));
         for source in [SourceKind::Growing, SourceKind::Segments] {
             let verdict = verdict(&trace, source).unwrap_or_else(|failure| panic!("{failure}"));
             let Some(Verdict { promised, kept, least, most }) = verdict else { continue };
@@ -64,5 +60,5 @@ fn advice_on_recorded_runs_holds_on_their_second_half() {
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
-    assert!(better * 16 >= paths.len() * 6, "{better} of {} runs are better by 5 %", paths.len());
+    assert!(better * 16 >= runs.len() * 6, "{better} of {} runs are better by 5 %", runs.len());
 }
