@@ -88,7 +88,7 @@ fn a_page_and_its_advice_reserve_what_the_replay_says() {
         let output = here.run(&[words, &["--json", "-"]].concat());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
     };
-    let whole = recorded("train_resnet50.csv.zst");
+    let whole = recorded("train_gpt2_small.csv.zst");
     let text = zstd::decode_all(fs::File::open(&whole).expect("a trace")).expect("zstd");
     let text = String::from_utf8(text).expect("text");
     let half = (text.lines().count() - 1) / 2;
