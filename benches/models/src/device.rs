@@ -16,7 +16,7 @@ use terrace_device::{Device, DeviceBlock, DeviceError, DeviceOptions, PoolOrigin
 /// Memory of the device, far more than any has: 2^50 bytes. A capacity limits what is taken of it.
 const TOTAL: u64 = 1 << 50;
 
-/// A device whose driver has no memory. See the [module](self).
+/// A device whose driver has no memory.
 ///
 /// ```
 /// use terrace_core::{Allocator, Owner, Request};
