@@ -170,14 +170,21 @@ impl Trial {
 
     /// The gain of a candidate; `None` if there is none, or if it is worse on any part.
     fn judge(&self, candidate: &Candidate) -> Result<Option<Gain>, Failure> {
-        let mut taken = Vec::new();
-        for ((part, percent), usual) in self.parts.iter().zip(&self.usual) {
+        let (mut taken, mut bytes_saved, mut calls_saved) = (Vec::new(), true, true);
+        for (at, ((part, percent), usual)) in self.parts.iter().zip(&self.usual).enumerate() {
             let candidate = Candidate { warm_up: candidate.warm_up * percent / 100, ..*candidate };
             // What no run did need not come out to the page.
             let allowed = usual.reserved + if *percent == 100 { 0 } else { usual.reserved / 100 };
             match part.take(self.source, &candidate)? {
                 Some(new) if new.reserved <= allowed && new.calls <= usual.calls => taken.push(new),
                 _ => return Ok(None),
+            }
+            // Most save nothing, which the first part shows.
+            let of = |share| share >= LEAST_GAIN;
+            bytes_saved &= of(share_saved(usual.reserved, taken[at].reserved));
+            calls_saved &= *percent != 100 || of(share_saved(usual.calls, taken[at].calls));
+            if !bytes_saved && !calls_saved {
+                return Ok(None);
             }
         }
         let saved = |of: fn(&Taken) -> u64| -> Vec<f64> {
