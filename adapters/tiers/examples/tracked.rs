@@ -38,6 +38,11 @@ fn set(_: &Manager, _: usize) -> &'static str {
 fn main() -> Result<(), Error> {
     let manager = Manager::builder().memory(64 << 20).build()?;
     let modes = if cfg!(feature = "track") { 4 } else { 1 };
+    // One mode by its number, for a profiler.
+    if let Some(mode) = std::env::args().nth(1).and_then(|mode| mode.parse().ok()).filter(|mode| *mode < modes) {
+        println!("{} {:.2}", set(&manager, mode), measure(&manager)?);
+        return Ok(());
+    }
     let mut spent = vec![Vec::new(); modes];
     for _ in 0..ROUNDS {
         for (mode, times) in spent.iter_mut().enumerate() {
