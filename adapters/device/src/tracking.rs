@@ -52,8 +52,9 @@ impl StampedBlock {
             let Block { address, bytes, ticket, .. } = self.block;
             self.block.ticket = ticket & ((1 << (STAMP + 2)) - 1);
             let freed = || Event { kind: Kind::Free, id: address, owner: home.owner, ..Event::default() };
-            home.tracker.tell_event(Origin::default(), freed);
+            // In this order: a recorder that begins between the two knows of neither the block nor its free.
             home.tracker.freed(Stamp::from_bits((ticket >> STAMP) as u16 & !3), address, bytes);
+            home.tracker.tell_event(Origin::default(), freed);
         }
         #[cfg(not(feature = "track"))]
         let _ = home;

@@ -41,7 +41,7 @@
 //! | setting | variable | values | default |
 //! | --- | --- | --- | --- |
 //! | `capacity` | `TERRACE_CAPACITY` | whole bytes below 2^64, such as 512MiB or 12G; 0 (not limited) or at least `segment` | `0`: what the device has, less the two limits below |
-//! | `granule` * | `TERRACE_GRANULE` | a power of two from 1 to 2MiB | `64`; at least 256 on a device |
+//! | `granule` * | `TERRACE_GRANULE` | a power of two from 1 to 2MiB | `64`, on a device `256` and at least 64 |
 //! | `small_threshold` * | `TERRACE_SMALL_THRESHOLD` | whole bytes below 2^64, such as 512MiB or 12G | `16KiB` |
 //! | `segment` * | `TERRACE_SEGMENT` | whole bytes from 1 to 256TiB, at least `granule` | `16MiB` |
 //! | `pooled_per_bucket` * | `TERRACE_POOLED_PER_BUCKET` | a whole number from 0 to 4294967295 | `8`; on a device 64, within the 64KiB that each stream keeps |

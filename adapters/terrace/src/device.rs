@@ -16,7 +16,7 @@ use crate::config::{Builder, Config, ConfigError};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
-use terrace_core::settings::{DEBUG, Surface, Value};
+use terrace_core::settings::{DEBUG, GRANULE, Surface, Value};
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
@@ -196,11 +196,12 @@ impl From<DeviceError> for CudaError {
 /// Converts a configuration; options that it lacks have the values of [`DeviceOptions::default`].
 impl From<&Config> for DeviceOptions {
     fn from(config: &Config) -> Self {
+        let own = Self::default();
         Self {
             capacity: config.capacity,
             device_fraction: config.device_fraction,
             min_free: config.min_free,
-            granule: config.granule.max(256),
+            granule: config.settings().get(&GRANULE).map_or(own.granule, Value::number),
             small_threshold: config.small_threshold,
             pooled_per_bucket: config.pooled_per_bucket,
             segment: config.segment,
@@ -209,7 +210,7 @@ impl From<&Config> for DeviceOptions {
             strategy: config.strategy,
             fallback: config.fallback,
             debug: config.settings().of(&DEBUG).switches(),
-            ..Self::default()
+            ..own
         }
     }
 }

@@ -142,6 +142,16 @@ fn an_arena_takes_what_concerns_it() {
     assert_eq!(config.strategy, Fit::First);
 }
 
+#[cfg(all(feature = "device", feature = "toml"))]
+#[test]
+fn a_device_takes_the_granule_that_was_chosen_and_its_own_where_none_was() {
+    use terrace::device::DeviceOptions;
+    let granule = |builder: terrace::config::Builder| DeviceOptions::from(&builder.build().unwrap()).granule;
+    assert_eq!(granule(Config::builder()), DeviceOptions::default().granule);
+    assert_eq!(granule(Config::builder().toml("granule = 64", "advice").unwrap()), 64);
+    assert_eq!(granule(Config::builder().granule(4096)), 4096);
+}
+
 /// Where the value of a setting came from, and the value.
 fn row(config: &Config, name: &str) -> (String, String) {
     let row = config.rows().find(|row| row.spec.name == name).expect("a setting");

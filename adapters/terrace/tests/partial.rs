@@ -96,3 +96,19 @@ fn a_file_and_its_name_are_durable_once_it_is_kept() {
     let parent = format!("{}>)", path.parent().expect("a directory").display());
     assert!(at(".partial>)") < at("rename") && at("rename") < at(&parent), "{calls}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_in_shared_memory_is_replaced_as_any_other() {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let path = directory.path().join("page");
+    fs::write(&path, "before").expect("written");
+    let inode = || fs::metadata(&path).expect("there").ino();
+    let old = inode();
+    let (partial, mut file) = Partial::create(&path).expect("room");
+    file.write_all(b"half").expect("written");
+    assert_eq!(read(&path), "before");
+    partial.keep().expect("kept");
+    assert_eq!((read(&path), inode() == old), ("half".into(), false));
+}

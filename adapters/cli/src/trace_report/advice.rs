@@ -299,8 +299,9 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) ->
     let (mut titles, mut lines) = (Vec::new(), Vec::new());
     let (options, usual) = (&candidate.options, &own.options);
     if options.strategy != usual.strategy {
-        titles.push("search the best fit".to_owned());
-        lines.push("strategy = \"best\"".to_owned());
+        let strategy = format!("{:?}", options.strategy).to_lowercase();
+        titles.push(format!("search by the strategy {strategy}"));
+        lines.push(format!("strategy = \"{strategy}\""));
     }
     if options.small_threshold != usual.small_threshold {
         let bytes = whole(options.small_threshold);
@@ -325,13 +326,13 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) ->
     let promised = if by_bytes { gain.bytes } else { gain.calls };
     let why = format!(
         "At the end of the trace's first half a device reserves {} where it reserved {}, and calls the driver {} times for memory where it \
-         called {} times; {:.0} % of the {} less on each part of it.",
+         called {} times: at least {:.0} % fewer {} on each part of it.",
         format_bytes(after.reserved),
         format_bytes(before.reserved),
         format_thousands(after.calls),
         format_thousands(before.calls),
         100.0 * promised,
-        if by_bytes { "bytes, or more," } else { "calls, or more," },
+        if by_bytes { "bytes" } else { "calls" },
     );
     let mut title = titles.join(", ");
     title[..1].make_ascii_uppercase();

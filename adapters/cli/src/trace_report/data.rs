@@ -23,6 +23,10 @@ pub struct TraceData {
     pub duration_us: u64,
     /// Highest sum of requested bytes of live blocks.
     pub peak_live_bytes: u64,
+    /// Sum of requested bytes of the blocks live at the end.
+    pub live_at_end_bytes: u64,
+    /// As `peak_live_bytes`, without allocations that failed on the replayed pool.
+    pub peak_in_use_bytes: u64,
     /// The most that the replayed pool had reserved.
     pub peak_reserved_bytes: u64,
     /// Number of allocations that failed on the replayed pool.
@@ -39,6 +43,8 @@ pub struct TraceData {
     /// Copies between tiers.
     pub copies: Vec<CopyData>,
     pub advice: Vec<super::advice::SettingAdvice>,
+    /// Why there is no advice, in words.
+    pub no_advice: Option<&'static str>,
 }
 
 /// Memory over time: each list has a value for each point.

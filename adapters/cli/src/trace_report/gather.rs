@@ -86,8 +86,10 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
     Ok(TraceData {
         name: trace.name.clone(),
         events: trace.events.len() as u64,
-        duration_us: trace.duration_us(),
+        duration_us: trace.duration_us,
         peak_live_bytes: trace.live.iter().copied().max().unwrap_or(0),
+        live_at_end_bytes: trace.live.last().copied().unwrap_or(0),
+        peak_in_use_bytes: pool.peak_live(),
         peak_reserved_bytes: stats.peak_reserved,
         failed: pool.failed(),
         timeline,
@@ -98,6 +100,7 @@ pub fn gather(trace: &Trace, source: SourceKind) -> Result<TraceData, Failure> {
         leaks: leaks(trace, &live),
         copies: copies(trace),
         advice: Vec::new(),
+        no_advice: None,
     })
 }
 
@@ -140,7 +143,7 @@ fn tags(trace: &Trace) -> Vec<(u32, TagData)> {
 
 /// What is live at the end by tag and call site, the most bytes first.
 fn leaks(trace: &Trace, live: &[TracedBlock]) -> Vec<LeakData> {
-    let end = trace.duration_us();
+    let end = trace.duration_us;
     let mut groups: HashMap<(u32, u32), LeakData> = HashMap::new();
     for block in live {
         let group = groups.entry((block.tag, block.site)).or_insert_with(|| LeakData {
@@ -170,7 +173,7 @@ fn marks(trace: &Trace) -> Vec<MarkData> {
 /// Copies by their tiers.
 fn copies(trace: &Trace) -> Vec<CopyData> {
     let mut found: Vec<CopyData> = Vec::new();
-    let end = trace.copies.iter().map(|copy| copy.time_us).fold(trace.duration_us(), u64::max);
+    let end = trace.duration_us;
     for copy in &trace.copies {
         let at = found.iter().position(|other| (other.from, other.to) == (copy.from, copy.to)).unwrap_or_else(|| {
             found.push(CopyData { from: copy.from, to: copy.to, copies: 0, bytes: 0, over_time: vec![0; PARTS] });

@@ -56,6 +56,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         if !args.no_advice {
             data.advice.extend(advice::best(&trace, args.source)?.map(|(_, advice)| advice));
         }
+        data.no_advice = data.advice.is_empty().then(|| why_none(args.no_advice, &data));
         if let Some(path) = &args.perfetto {
             files.push((path, export::perfetto(&trace, &data)));
         }
@@ -84,16 +85,35 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     all
 }
 
+/// Events below which a trace says nothing of settings.
+const SHORT: u64 = 16;
+
+/// Why a trace has no advice.
+fn why_none(left_out: bool, trace: &TraceData) -> &'static str {
+    match () {
+        () if left_out => "Advice was left out (--no-advice).",
+        () if trace.failed > 0 => "Allocations failed in the replay, so no settings were compared.",
+        () if trace.events < SHORT => "The trace is too short to compare settings.",
+        () => {
+            "Nothing to change: no setting that was tried was better than the usual ones on all parts of the end of the trace's \
+             first half."
+        }
+    }
+}
+
 /// A trace in a few lines.
 fn summary(trace: &TraceData) -> String {
     let (live, reserved) = (format_bytes(trace.peak_live_bytes), format_bytes(trace.peak_reserved_bytes));
-    let left: u64 = trace.leaks.iter().map(|leak| leak.bytes).sum();
+    let left = trace.live_at_end_bytes;
     let mut text = format!(
         "{}: {} events, {live} live at most in {reserved} reserved, {} live at the end\n",
         output::escape(&trace.name),
         format_thousands(trace.events),
         format_bytes(left),
     );
+    if trace.failed > 0 {
+        text += &format!("  {} allocations failed in the replay\n", format_thousands(trace.failed));
+    }
     for advice in &trace.advice {
         text += &format!("  {}: {}\n", advice.title, advice.why);
     }

@@ -56,6 +56,8 @@ mod tests {
             events: 1,
             duration_us: 0,
             peak_live_bytes: 1,
+            live_at_end_bytes: 1,
+            peak_in_use_bytes: 1,
             peak_reserved_bytes: 1,
             failed: 0,
             timeline: TimelineData::default(),
@@ -66,6 +68,7 @@ mod tests {
             map: MapData::default(),
             copies: Vec::new(),
             advice: Vec::new(),
+            no_advice: None,
         };
         let page = page(&PageData { version: "0", source: "growing", traces: vec![trace] }).expect("a page");
         assert_eq!(page.matches("<script").count(), 2, "the data's and the page's own");

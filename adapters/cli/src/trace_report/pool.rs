@@ -47,6 +47,11 @@ impl ReplayedPool {
         self.0.pool.stats()
     }
 
+    /// The most bytes that were requested of live blocks.
+    pub fn peak_live(&self) -> u64 {
+        self.0.peak_live
+    }
+
     /// Number of allocations that failed.
     pub fn failed(&self) -> u64 {
         self.0.failed

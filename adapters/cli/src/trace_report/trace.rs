@@ -42,6 +42,8 @@ pub struct Trace {
     pub live: Vec<u64>,
     /// Number of slots.
     pub slots: usize,
+    /// Microseconds from the first entry to the last.
+    pub duration_us: u64,
     pub copies: Vec<Copied>,
     /// Moments with a text, such as steps of a training.
     pub marks: Vec<(u64, u32)>,
@@ -62,6 +64,7 @@ impl Trace {
             events: Vec::new(),
             live: Vec::new(),
             slots: 0,
+            duration_us: 0,
             copies: Vec::new(),
             marks: Vec::new(),
             texts: Vec::new(),
@@ -70,6 +73,12 @@ impl Trace {
         while let Some(entry) = reader.next().transpose()? {
             let event = entry.event;
             let time_us = event.time_us - *begin.get_or_insert(event.time_us);
+            trace.duration_us = time_us;
+            if trace.events.len() + trace.copies.len() + trace.marks.len() >= EVENTS_MAX {
+                let text =
+                    format!("{}: more than {EVENTS_MAX} events; cut the trace, or take --min-size", path.display());
+                return Err(Failure::Usage(text));
+            }
             match event.kind {
                 Kind::Transfer => {
                     trace.copies.push(Copied { time_us, from: event.from_tier, to: event.tier, bytes: event.bytes });
@@ -80,11 +89,6 @@ impl Trace {
             let Some(operation) = entry.slot.and_then(|slot| filter.operation(&event, slot)) else { continue };
             trace.live.push(filter.live());
             trace.events.push(TraceEvent { operation, time_us, tag: event.tag, site: event.site });
-            if trace.events.len() > EVENTS_MAX {
-                let text =
-                    format!("{}: more than {EVENTS_MAX} events; cut the trace, or take --min-size", path.display());
-                return Err(Failure::Usage(text));
-            }
             if trace.events.len().is_multiple_of(1 << 16) {
                 bar.set_position(reader.progress().0);
             }
@@ -102,10 +106,5 @@ impl Trace {
     /// The text of a number.
     pub fn text(&self, number: u32) -> &str {
         self.texts.get(number as usize).map_or("", String::as_str)
-    }
-
-    /// Microseconds from the first event to the last.
-    pub fn duration_us(&self) -> u64 {
-        self.events.last().map_or(0, |event| event.time_us)
     }
 }

@@ -80,6 +80,33 @@ fn the_timeline_of_a_recorded_run_has_its_peak_and_its_tags() {
     assert!(live.iter().zip(&reserved).all(|(live, reserved)| live <= reserved));
 }
 
+/// More groups of tags than the page has rows, a block that no pool has room for, and a copy after the last block.
+#[test]
+fn sums_are_of_the_whole_trace() {
+    let here = Sandbox::new();
+    let header = "t,op,id,size,align,stream,tag\n";
+    let many: String = (0..300).map(|n| format!("{n},a,{n},1000,64,0,tag{n}\n")).collect();
+    fs::write(here.path("many.csv"), format!("{header}{many}300,a,300,{},64,0,huge\n", 1u64 << 47)).expect("a file");
+    let output = here.run(&["report", "many.csv"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("1 allocations failed in the replay"), "{}", stdout(&output));
+    let page = data(&fs::read_to_string(here.path("many.html")).expect("a page"));
+    let trace = &page["traces"][0];
+    assert!(trace["leaks"].as_array().expect("rows").len() < 300);
+    assert_eq!(trace["live_at_end_bytes"].as_u64(), Some(300_000 + (1 << 47)));
+    assert_eq!(trace["peak_in_use_bytes"].as_u64(), Some(300_000));
+    let why = |words: &[&str], name: &str| {
+        let output = here.run(&[&["report", name, "-o", "why.html"], words].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let page = data(&fs::read_to_string(here.path("why.html")).expect("a page"));
+        page["traces"][0]["no_advice"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(why(&[], "many.csv").starts_with("Allocations failed"));
+    assert!(why(&["--no-advice"], "many.csv").starts_with("Advice was left out"));
+    small(&here, "small.csv");
+    assert!(why(&[], "small.csv").starts_with("The trace is too short"));
+}
+
 /// The page shows the replay's pool terrace, and advice is judged on a device: on segments both are one.
 #[test]
 fn a_page_and_its_advice_reserve_what_the_replay_says() {

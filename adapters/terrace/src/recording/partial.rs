@@ -34,8 +34,9 @@ impl Partial {
     /// The system's error, if the file cannot be created there.
     pub fn create(path: &Path) -> io::Result<(Self, File)> {
         // A link is followed: the file behind it is replaced, the link stays.
-        let linked = if path.starts_with("/dev") { None } else { fs::canonicalize(path).ok() };
-        let path = linked.unwrap_or_else(|| path.into());
+        let linked = if Self::names_device(path) { None } else { fs::canonicalize(path).ok() };
+        // Absolute: the program may go to another directory before the file is kept.
+        let path = linked.map_or_else(|| std::path::absolute(path), Ok)?;
         let name = match path.file_name() {
             _ if Self::is_special(&path) => None,
             Some(_) if path.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -85,9 +86,13 @@ impl Partial {
         if Self::is_special(path) { Ok(()) } else { Self::create(path).map(|_| ()) }
     }
 
+    fn names_device(path: &Path) -> bool {
+        path.starts_with("/dev") && !path.starts_with("/dev/shm")
+    }
+
     fn is_special(path: &Path) -> bool {
-        // `/dev/stdout` may lead to a regular file, but a name in `/dev` must not be replaced.
-        fs::metadata(path).is_ok_and(|data| !data.is_dir() && (!data.is_file() || path.starts_with("/dev")))
+        // `/dev/stdout` may lead to a regular file, but a name in `/dev` must not be replaced; those in `/dev/shm` are files.
+        fs::metadata(path).is_ok_and(|data| !data.is_dir() && (!data.is_file() || Self::names_device(path)))
     }
 
     /// Renames the temporary file to its final name, replacing an existing file.

@@ -163,8 +163,9 @@ impl RecorderSession {
         let (tracker, queue, sink) = (Arc::clone(tracker), Arc::clone(queue), Arc::clone(sink));
         // Events of other threads come meanwhile: a block that is in both is told of twice, and the log says so by a free.
         let mut batch = tracker.live_events();
+        // Made here: it closes the queue even where the system has no thread.
+        let open = OpenQueue { tracker, queue, sink };
         thread::Builder::new().name("terrace-record".into()).spawn(move || {
-            let open = OpenQueue { tracker, queue, sink };
             let mut written = log.write(&batch);
             while written.is_ok() && open.queue.take(&mut batch) {
                 written = log.write(&batch);

@@ -88,8 +88,9 @@ impl BufferTracking {
     /// Tells the tracker that a buffer is gone.
     #[inline(always)]
     pub(super) fn freed(&self, BufferStamp { stamp }: BufferStamp, id: BufferId, bytes: u64) {
-        self.tell(stamp, Origin::default(), || Event { kind: Kind::Free, id: key_of(id), ..Event::default() });
+        // In this order: a recorder that begins between the two knows of neither the buffer nor its free.
         self.tracker.freed(stamp, key_of(id), bytes);
+        self.tell(stamp, Origin::default(), || Event { kind: Kind::Free, id: key_of(id), ..Event::default() });
     }
 
     /// Tells a recorder of what happened to a buffer that is tracked.

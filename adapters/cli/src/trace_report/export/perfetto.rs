@@ -60,7 +60,7 @@ struct BlockSlice {
 /// The largest blocks of the trace, in order of their begin.
 fn largest(trace: &Trace) -> Vec<BlockSlice> {
     let (mut open, mut slices) = (vec![None::<usize>; trace.slots], Vec::<BlockSlice>::new());
-    let end = trace.duration_us();
+    let end = trace.duration_us;
     for event in &trace.events {
         let Operation { slot, kind, bytes, owner, .. } = event.operation;
         let slot = &mut open[slot as usize];

@@ -99,7 +99,7 @@ pub fn pprof(trace: &Trace) -> io::Result<Vec<u8>> {
         function.number(3, name);
         profile.bytes(5, &function.0);
     }
-    profile.number(10, trace.duration_us().saturating_mul(1000));
+    profile.number(10, trace.duration_us.saturating_mul(1000));
     let period = value_type(&mut strings, "space", "bytes");
     profile.bytes(11, &period);
     profile.number(12, 1);

@@ -260,7 +260,7 @@ function section(id, title, why, ...content) {
 }
 
 function advice(trace) {
-  if (!trace.advice.length) return [element("p", {}, "Nothing to change: no setting that was tried was better than the usual ones on all parts of the end of the trace's first half.")];
+  if (!trace.advice.length) return [element("p", {}, trace.no_advice)];
   return trace.advice.map(one => {
     const made = element("div", { class: "advice" }, element("b", {}, one.title), element("p", {}, one.why), element("pre", {}, one.setting));
     return made;
@@ -271,7 +271,7 @@ function show(at) {
   const trace = data.traces[at], line = trace.timeline;
   redraws.length = 0;
   const card = (name, value) => element("div", { class: "card" }, element("b", {}, value), element("span", {}, name));
-  const used = trace.peak_reserved_bytes ? (100 * trace.peak_live_bytes / trace.peak_reserved_bytes).toFixed(1) + " %" : "-";
+  const used = trace.peak_reserved_bytes ? (100 * trace.peak_in_use_bytes / trace.peak_reserved_bytes).toFixed(1) + " %" : "-";
   const parts = [];
   if (data.traces.length > 1) parts.push(section("all", "All traces", "", table("All traces", [
     { name: "trace", value: row => row.name, text: true },
@@ -279,12 +279,12 @@ function show(at) {
     { name: "time", value: row => row.duration_us, show: time },
     { name: "peak live", value: row => row.peak_live_bytes, show: bytes },
     { name: "peak reserved", value: row => row.peak_reserved_bytes, show: bytes },
-    { name: "live at the end", value: row => row.leaks.reduce((sum, leak) => sum + leak.bytes, 0), show: bytes },
+    { name: "live at the end", value: row => row.live_at_end_bytes, show: bytes },
     { name: "advice", value: row => row.advice.length, show: count },
   ], [...data.traces], 3)));
   parts.push(element("div", { class: "cards" }, card("events", count(trace.events)), card("time", time(trace.duration_us)), card("peak live", bytes(trace.peak_live_bytes)),
-    card(`peak reserved, replayed (${data.source})`, bytes(trace.peak_reserved_bytes)), card("utilisation", used), card("live at the end", bytes(trace.leaks.reduce((sum, leak) => sum + leak.bytes, 0)))));
-  parts.push(section("advice", "Advice", "Each setting was run: chosen by replaying parts of the trace's first half, with larger blocks too. Copy what suits you.", ...advice(trace)));
+    card(`peak reserved, replayed (${data.source})`, bytes(trace.peak_reserved_bytes)), card("utilisation", used), card("live at the end", bytes(trace.live_at_end_bytes)), ...(trace.failed ? [card("allocations that failed in the replay", count(trace.failed))] : [])));
+  parts.push(section("advice", "Advice", "Each setting was run on a device, which caches blocks for each stream as the pool above does not: chosen by replaying parts of the trace's first half, with larger blocks too. Copy what suits you into the file that TERRACE_CONFIG names.", ...advice(trace)));
   parts.push(section("memory", "Memory over time", "Live bytes of the trace, and what terrace's pool reserves for them.", chart("Memory over time", line.time_us, [
     { name: "live", values: line.live_bytes, colour: colour(0) },
     { name: "reserved", values: line.reserved_bytes, colour: colour(1) },
