@@ -279,6 +279,8 @@ fn candidates(source: SourceKind, peak: u64, align: u64) -> Vec<Candidate> {
     found.extend([Fit::Good, Fit::Best].map(|strategy| with(DeviceOptions { strategy, ..own.options })));
     let thresholds = [64 << 10, 256 << 10, 4 << 20];
     found.extend(thresholds.map(|small_threshold| with(DeviceOptions { small_threshold, ..own.options })));
+    let caps = [1, 8, 16];
+    found.extend(caps.map(|pooled_per_bucket| with(DeviceOptions { pooled_per_bucket, ..own.options })));
     let granules = [256, 128, 64].into_iter().filter(|granule| *granule >= align);
     found.extend(granules.map(|granule| with(DeviceOptions { granule, ..own.options })));
     match source {
@@ -307,6 +309,10 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) ->
         let bytes = whole(options.small_threshold);
         titles.push(format!("keep blocks up to {bytes} apart"));
         lines.push(format!("small_threshold = \"{bytes}\""));
+    }
+    if options.pooled_per_bucket != usual.pooled_per_bucket {
+        titles.push(format!("keep at most {} freed blocks of a size in a cache", options.pooled_per_bucket));
+        lines.push(format!("pooled_per_bucket = {}", options.pooled_per_bucket));
     }
     if options.granule != usual.granule {
         titles.push(format!("round sizes to {} bytes, the alignment of blocks", options.granule));
