@@ -178,6 +178,8 @@ fn stem(path: &Path) -> String {
     for end in PACKED.iter().chain(&TRACES) {
         name = name.strip_suffix(end).unwrap_or(name);
     }
+    // Pictures and pages have the name with an end: 255 bytes are a file name's most.
+    let name = &name[..name.floor_char_boundary(200)];
     if name.is_empty() { "trace".into() } else { name.replace(no_text, "_") }
 }
 
@@ -188,7 +190,9 @@ fn no_text(c: char) -> bool {
 
 /// Refuses outputs that would overwrite an input or each other.
 pub fn refuse_overwrites(inputs: &[TraceInput], outputs: &[&Path]) -> Result<(), Failure> {
-    let inputs: HashSet<PathBuf> = inputs.iter().filter_map(|input| fs::canonicalize(&input.path).ok()).collect();
+    // Standard input may be a file, which its name in /dev leads to.
+    let of = |path: &Path| if is_standard_input(path) { PathBuf::from("/dev/stdin") } else { path.into() };
+    let inputs: HashSet<PathBuf> = inputs.iter().filter_map(|input| fs::canonicalize(of(&input.path)).ok()).collect();
     let mut seen = HashSet::new();
     for path in outputs {
         let output = canonical(path);

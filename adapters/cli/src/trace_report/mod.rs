@@ -36,6 +36,9 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
         [one] => PathBuf::from(format!("{}.html", one.name)),
         _ => PathBuf::from("report.html"),
     });
+    if output.as_os_str() == "-" {
+        return Err(Failure::Usage("--output -: the page goes to a file; give its name".into()));
+    }
     let exports = [&args.perfetto, &args.speedscope, &args.pprof];
     if inputs.len() > 1 && exports.iter().any(|path| path.is_some()) {
         return Err(Failure::Usage("--perfetto, --speedscope and --pprof take one trace; give one".into()));

@@ -113,6 +113,13 @@ fn a_dash_is_standard_input() {
     assert!(stdout(&output).starts_with("stdin: 2 events") && stdout(&output).ends_with("replay-stdin.svg\n"));
     assert!(here.command(&["record", "convert", "-", "o.csv"]).stdin(from()).status().unwrap().success());
     assert_eq!(fs::read(here.path("o.csv")).unwrap(), fs::read(here.path("t.csv")).unwrap());
+    if cfg!(unix) {
+        let output = here.command(&["report", "-", "-o", "t.csv"]).stdin(from()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("t.csv: is a trace to replay"), "{}", stderr(&output));
+    }
+    let output = here.command(&["report", "t.csv", "-o", "-"]).output().unwrap();
+    assert_eq!((output.status.code(), here.path("-").exists()), (Some(2), false));
     let output = here.command(&["replay", "-"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(stderr(&output), "terrace: standard input: the file is empty; record it again\n");
 }
@@ -128,6 +135,18 @@ fn control_characters_in_names_reach_neither_picture_nor_terminal() {
     assert!(roxmltree::Document::parse(&svg).is_ok());
     let output = here.run(&["replay", "no\n\u{1b}[31m.csv"]);
     assert!(stderr(&output).starts_with(r"terrace: no\n\u{1b}[31m.csv: No such file"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_name_of_the_most_letters_is_cut_where_a_file_is_named_after_it() {
+    let here = Sandbox::new();
+    let name = format!("{}.csv", "ä".repeat(120));
+    here.file(&name, format!("{HEADER}{SMALL}"));
+    for words in [["replay", &name], ["report", &name]] {
+        let output = here.run(&words);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    assert!(here.path(&format!("replay-{}.svg", "ä".repeat(100))).exists());
 }
 
 #[test]

@@ -104,7 +104,12 @@ impl Partial {
         file.sync_all()?;
         temporary.persist(&self.path)?;
         // Syncs the directory, which makes the name durable. Systems other than Unix cannot open directories.
-        if cfg!(unix) { File::open(directory(&self.path))?.sync_all() } else { Ok(()) }
+        match cfg!(unix).then(|| File::open(directory(&self.path))) {
+            // It may be written but not read: the file is there, and its name as durable as can be.
+            Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            Some(opened) => opened?.sync_all(),
+            None => Ok(()),
+        }
     }
 }
 
