@@ -39,6 +39,13 @@ impl TraceInput {
     }
 }
 
+/// Says what a reader left out of a trace, and what it added.
+pub fn tell_remark(name: &str, remark: Option<String>) {
+    if let Some(remark) = remark {
+        print_error(&format!("{name}: {remark}"));
+    }
+}
+
 /// Whether a path means standard input.
 fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"

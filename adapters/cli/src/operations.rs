@@ -90,6 +90,11 @@ impl<'a> OperationReader<'a> {
         Self { reader, filter: OperationFilter::new(min_size, streams), begin_us: None }
     }
 
+    /// What the reader left out and added so far, in words.
+    pub fn remark(&self) -> Option<String> {
+        self.reader.remark()
+    }
+
     /// Number of bytes read of the file, and the file's length if known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         self.reader.progress()

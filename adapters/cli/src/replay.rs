@@ -110,6 +110,7 @@ fn attempt(
         bar.set_position(reader.progress().0);
     }
     bar.finish_and_clear();
+    input::tell_remark(&input.name, reader.remark());
     if events == 0 {
         return Err(nothing_left(&input.path, args.min_size));
     }

@@ -4,7 +4,7 @@
 //! Asks from below: checked entries of the reader.
 
 use crate::failure::Failure;
-use crate::input::TraceInput;
+use crate::input::{TraceInput, tell_remark};
 use crate::operations::{Operation, OperationFilter, nothing_left};
 use crate::progress;
 use terrace::engine::event::Kind;
@@ -94,6 +94,7 @@ impl Trace {
             }
         }
         bar.finish_and_clear();
+        tell_remark(name, reader.remark());
         trace.slots = filter.slots();
         let texts = reader.texts();
         trace.texts = (0..).map_while(|id| texts.get(id).map(str::to_owned)).collect();

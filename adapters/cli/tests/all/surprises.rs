@@ -150,6 +150,19 @@ fn a_name_of_the_most_letters_is_cut_where_a_file_is_named_after_it() {
 }
 
 #[test]
+fn what_a_log_contradicts_is_told() {
+    let here = Sandbox::new();
+    let line = |action: &str, address: u32| format!("1,15:47:02.841961,{action},{address:#x},4096,0\n");
+    let lines = [line("allocate", 1), line("free", 2), line("free", 1)].concat();
+    here.file("rmm.log", format!("Thread,Time,Action,Pointer,Size,Stream\n{lines}"));
+    for command in ["replay", "report"] {
+        let output = here.run(&[command, "rmm.log"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stderr(&output).starts_with("terrace: rmm: 1 frees of unknown addresses"), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn times_count_from_the_first_event() {
     let here = Sandbox::new();
     here.file("t.csv", format!("{HEADER}1700000000000000,a,0,4096,64,0,x\n1700000000004000,f,0,,,0,\n"));
