@@ -284,7 +284,7 @@ function show(at) {
   ], [...data.traces], 3)));
   parts.push(element("div", { class: "cards" }, card("events", count(trace.events)), card("time", time(trace.duration_us)), card("peak live", bytes(trace.peak_live_bytes)),
     card(`peak reserved, replayed (${data.source})`, bytes(trace.peak_reserved_bytes)), card("utilisation", used), card("live at the end", bytes(trace.live_at_end_bytes)), ...(trace.failed ? [card("allocations that failed in the replay", count(trace.failed))] : [])));
-  parts.push(section("advice", "Advice", "Each setting was run on a device, which caches blocks for each stream as the pool above does not: chosen by replaying parts of the trace's first half, with larger blocks too. Copy what suits you into the file that TERRACE_CONFIG names.", ...advice(trace)));
+  parts.push(section("advice", "Advice", "Each setting was run on a device" + (data.source === "segments" ? "" : ", whose streams cache blocks as the pool of this page does not") + ": chosen by replaying parts of the trace's first half, with larger blocks too. Copy what suits you into the file that TERRACE_CONFIG names.", ...advice(trace)));
   parts.push(section("memory", "Memory over time", "Live bytes of the trace, and what terrace's pool reserves for them.", chart("Memory over time", line.time_us, [
     { name: "live", values: line.live_bytes, colour: colour(0) },
     { name: "reserved", values: line.reserved_bytes, colour: colour(1) },
