@@ -80,7 +80,7 @@ fn the_timeline_of_a_recorded_run_has_its_peak_and_its_tags() {
     assert!(live.iter().zip(&reserved).all(|(live, reserved)| live <= reserved));
 }
 
-/// More groups of tags than the page has rows, a block that no pool has room for, and a copy after the last block.
+/// More groups of tags than the page has rows, and a block that no pool has room for.
 #[test]
 fn sums_are_of_the_whole_trace() {
     let here = Sandbox::new();
