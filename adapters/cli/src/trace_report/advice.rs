@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ScopedJoinHandle, available_parallelism};
 use terrace::device::DeviceOptions;
 use terrace_core::Fit;
+use terrace_core::settings::{SEGMENT, SMALL_THRESHOLD, STRATEGY, Value};
 
 /// The least gain that is worth a setting, as a share.
 const LEAST_GAIN: f64 = 0.05;
@@ -170,27 +171,26 @@ impl Trial {
 
     /// The gain of a candidate; `None` if there is none, or if it is worse on any part.
     fn judge(&self, candidate: &Candidate) -> Result<Option<Gain>, Failure> {
-        let (mut taken, mut bytes_saved, mut calls_saved) = (Vec::new(), true, true);
+        let (mut bytes, mut calls, mut end) = (Vec::new(), Vec::new(), None);
         for (at, ((part, percent), usual)) in self.parts.iter().zip(&self.usual).enumerate() {
             let candidate = Candidate { warm_up: candidate.warm_up * percent / 100, ..*candidate };
             // What no run did need not come out to the page.
-            let allowed = usual.reserved + if *percent == 100 { 0 } else { usual.reserved / 100 };
-            match part.take(self.source, &candidate)? {
-                Some(new) if new.reserved <= allowed && new.calls <= usual.calls => taken.push(new),
-                _ => return Ok(None),
+            let allowed = usual.reserved + if at <= END { 0 } else { usual.reserved / 100 };
+            let taken = part.take(self.source, &candidate)?;
+            let Some(taken) = taken.filter(|new| new.reserved <= allowed && new.calls <= usual.calls) else {
+                return Ok(None);
+            };
+            bytes.push(share_saved(usual.reserved, taken.reserved));
+            if at <= END {
+                calls.push(share_saved(usual.calls, taken.calls));
+                end = Some(taken);
             }
             // Most save nothing, which the first part shows.
-            let of = |share| share >= LEAST_GAIN;
-            bytes_saved &= of(share_saved(usual.reserved, taken[at].reserved));
-            calls_saved &= *percent != 100 || of(share_saved(usual.calls, taken[at].calls));
-            if !bytes_saved && !calls_saved {
+            if [&bytes, &calls].iter().all(|shares| shares.iter().any(|share| *share < LEAST_GAIN)) {
                 return Ok(None);
             }
         }
-        let saved = |of: fn(&Taken) -> u64| -> Vec<f64> {
-            self.usual.iter().zip(&taken).map(|(usual, new)| share_saved(of(usual), of(new))).collect()
-        };
-        let (calls, bytes) = (saved(|taken| taken.calls), saved(|taken| taken.reserved));
+        let Some(taken) = end else { return Ok(None) };
         let fewest = self.usual.iter().map(|usual| usual.calls).min().unwrap_or(0).max(1);
         // What the pool takes at a time, as a share; a gain of one step is how sizes are rounded.
         let step = 1.0 / fewest as f64;
@@ -202,8 +202,8 @@ impl Trial {
                 0.0
             },
             // Where memory shrinks, calls follow: then its share is what is promised.
-            calls: if fewest >= LEAST_CALLS && !follows { least_share(&calls[..=END], ALIKE_CALLS) } else { 0.0 },
-            taken: taken[END],
+            calls: if fewest >= LEAST_CALLS && !follows { least_share(&calls, ALIKE_CALLS) } else { 0.0 },
+            taken,
         };
         Ok((gain.weight() > 0.0).then_some(gain))
     }
@@ -301,12 +301,12 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) ->
     let (mut titles, mut lines) = (Vec::new(), Vec::new());
     let (options, usual) = (&candidate.options, &own.options);
     if options.strategy != usual.strategy {
-        let strategy = format!("{:?}", options.strategy).to_lowercase();
+        let strategy = STRATEGY.text(Value::Word(options.strategy as usize));
         titles.push(format!("search by the strategy {strategy}"));
         lines.push(format!("strategy = \"{strategy}\""));
     }
     if options.small_threshold != usual.small_threshold {
-        let bytes = whole(options.small_threshold);
+        let bytes = SMALL_THRESHOLD.text(Value::Number(options.small_threshold));
         titles.push(format!("keep blocks up to {bytes} apart"));
         lines.push(format!("small_threshold = \"{bytes}\""));
     }
@@ -319,7 +319,7 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) ->
         lines.push(format!("granule = {}", options.granule));
     }
     if options.segment != usual.segment {
-        let bytes = whole(options.segment);
+        let bytes = SEGMENT.text(Value::Number(options.segment));
         titles.push(format!("take segments of {bytes}"));
         lines.push(format!("segment = \"{bytes}\""));
     }
@@ -347,12 +347,6 @@ fn advice(candidate: &Candidate, own: &Candidate, before: Taken, gain: &Gain) ->
         false => ("source_calls", before.calls, after.calls),
     };
     SettingAdvice { title, why, setting: lines.join("\n"), measure, before, after, promised }
-}
-
-/// A size that is a whole number of its unit.
-fn whole(bytes: u64) -> String {
-    let (unit, name) = crate::output::unit(bytes);
-    format!("{}{name}", bytes / unit)
 }
 
 #[cfg(test)]

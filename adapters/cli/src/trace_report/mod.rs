@@ -93,26 +93,26 @@ const SHORT: u64 = 16;
 
 /// Why a trace has no advice.
 fn why_none(left_out: bool, trace: &TraceData) -> &'static str {
-    match () {
-        () if left_out => "Advice was left out (--no-advice).",
-        () if trace.failed > 0 => "Allocations failed in the replay, so no settings were compared.",
-        () if trace.events < SHORT => "The trace is too short to compare settings.",
-        () => {
-            "Nothing to change: no setting that was tried was better than the usual ones on all parts of the end of the trace's \
-             first half."
-        }
+    if left_out {
+        "Advice was left out (--no-advice)."
+    } else if trace.failed > 0 {
+        "Allocations failed in the replay, so no settings were compared."
+    } else if trace.events < SHORT {
+        "The trace is too short to compare settings."
+    } else {
+        "Nothing to change: no setting that was tried was better than the usual ones on all parts of the end of the trace's \
+         first half."
     }
 }
 
 /// A trace in a few lines.
 fn summary(trace: &TraceData) -> String {
     let (live, reserved) = (format_bytes(trace.peak_live_bytes), format_bytes(trace.peak_reserved_bytes));
-    let left = trace.live_at_end_bytes;
     let mut text = format!(
         "{}: {} events, {live} live at most in {reserved} reserved, {} live at the end\n",
         output::escape(&trace.name),
         format_thousands(trace.events),
-        format_bytes(left),
+        format_bytes(trace.live_at_end_bytes),
     );
     if trace.failed > 0 {
         text += &format!("  {} allocations failed in the replay\n", format_thousands(trace.failed));

@@ -34,6 +34,13 @@ pub struct TraceError {
     pub problem: Problem,
 }
 
+impl TraceError {
+    /// The system's error for a file as a whole.
+    pub(super) fn io(file: impl Into<String>, error: io::Error) -> Self {
+        Self { file: file.into(), place: Place::File, problem: Problem::Io(error) }
+    }
+}
+
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {

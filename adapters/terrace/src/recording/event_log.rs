@@ -4,16 +4,16 @@
 //! failing write the file ends with the last frame that is whole.
 //! Asks from below: events in their order.
 
+use super::SIZE_MAX;
 use super::blocks::AddressTable;
 use super::error::TraceError;
 use super::partial::Partial;
 use super::recorder::{RecordedFile, RecorderError};
 use super::texts::Texts;
 use super::writer::{Form, Writer};
-use super::{Place, Problem, SIZE_MAX};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Seek};
+use std::io::Seek;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_core::event::{Event, Kind, TEXT_MAX};
@@ -42,10 +42,11 @@ pub(super) struct EventLog {
 
 impl EventLog {
     pub(super) fn create(tracker: &Arc<Tracker>, path: &Path) -> Result<Self, TraceError> {
-        let fail = |error| io_error(path, error);
+        let name = path.display().to_string();
+        let fail = |error| TraceError::io(&*name, error);
         let (partial, out) = Partial::create(path).map_err(fail)?;
         let file = out.try_clone().map_err(fail)?;
-        let writer = Some(Writer::new(&path.display().to_string(), Form::Recording, out)?);
+        let writer = Some(Writer::new(&name, Form::Recording, out)?);
         Ok(Self {
             path: path.into(),
             partial,
@@ -85,7 +86,7 @@ impl EventLog {
                 }
                 event.tag = self.tag(origin.tag());
                 event.site = self.site(origin);
-                // What the file's readers take.
+                // Readers refuse 0 and what is above SIZE_MAX.
                 event.bytes = event.bytes.clamp(1, SIZE_MAX);
                 Some(id)
             }
@@ -121,7 +122,7 @@ impl EventLog {
         let failed = match ended {
             Ok(()) => match self.partial.keep() {
                 Ok(()) => return Ok(RecordedFile { path, events: self.events }),
-                Err(error) => (io_error(&path, error), 0),
+                Err(error) => (TraceError::io(path.display().to_string(), error), 0),
             },
             Err(error) => {
                 let is_kept = events > 0 && self.file.set_len(bytes).is_ok() && self.partial.keep().is_ok();
@@ -141,9 +142,4 @@ fn site_of(stack: &[StackFrame]) -> String {
     let mut text = stack.iter().map(frame).collect::<Vec<_>>().join(" < ");
     text.truncate(text.floor_char_boundary(TEXT_MAX));
     text
-}
-
-/// An error of the file as a whole.
-pub(super) fn io_error(path: &Path, error: io::Error) -> TraceError {
-    TraceError { file: path.display().to_string(), place: Place::File, problem: Problem::Io(error) }
 }

@@ -85,8 +85,7 @@ impl Reader<'static> {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let fail = |error| TraceError { file: name.clone(), place: Place::File, problem: Problem::Io(error) };
-        let file = File::open(path).map_err(fail)?;
+        let file = File::open(path).map_err(|error| TraceError::io(&*name, error))?;
         let total = file.metadata().ok().filter(|data| data.is_file()).map(|data| data.len());
         Ok(Self { total, ..Self::new(&name, file)? })
     }

@@ -5,7 +5,7 @@
 //! Asks from below: the tracker's events; a thread that writes them.
 
 use super::TraceError;
-use super::event_log::{EventLog, io_error};
+use super::event_log::EventLog;
 use super::event_queue::EventQueue;
 use std::fmt;
 use std::io;
@@ -130,10 +130,10 @@ impl Recorder {
         if !tracker.attach_sink(Arc::clone(&sink)) {
             return Err(RecorderError::Busy(tracker.name().into()));
         }
-        // Made before the thread that writes, so that a session that fails to start ends like any other.
         let tracker = Arc::clone(tracker);
         let mut session = RecorderSession { path: path.into(), tracker, queue, sink, writer: None };
-        session.writer = Some(session.spawn(log).map_err(|error| fail(io_error(path, error)))?);
+        session.writer =
+            Some(session.spawn(log).map_err(|error| fail(TraceError::io(path.display().to_string(), error)))?);
         Ok(Self { session: ProcessOwned::new(session) })
     }
 
@@ -161,10 +161,10 @@ impl RecorderSession {
     fn spawn(&self, mut log: EventLog) -> io::Result<JoinHandle<Result<RecordedFile, RecorderError>>> {
         let Self { tracker, queue, sink, .. } = self;
         let (tracker, queue, sink) = (Arc::clone(tracker), Arc::clone(queue), Arc::clone(sink));
-        // Events of other threads come meanwhile: a block that is in both is told of twice, and the log says so by a free.
-        let mut batch = tracker.live_events();
-        // Made here: it closes the queue even where the system has no thread.
+        // Made before the thread: it closes the queue even where the system has none.
         let open = OpenQueue { tracker, queue, sink };
+        // Events of other threads come meanwhile: a block that is in both is told of twice, and the log says so by a free.
+        let mut batch = open.tracker.live_events();
         thread::Builder::new().name("terrace-record".into()).spawn(move || {
             let mut written = log.write(&batch);
             while written.is_ok() && open.queue.take(&mut batch) {
@@ -180,7 +180,10 @@ impl RecorderSession {
         self.tracker.detach_sink(&self.sink);
         self.queue.close();
         let ended = self.writer.take().map(JoinHandle::join);
-        let fail = |why| RecorderError::File { error: io_error(&self.path, io::Error::other(why)), events: 0 };
+        let fail = |why| RecorderError::File {
+            error: TraceError::io(self.path.display().to_string(), io::Error::other(why)),
+            events: 0,
+        };
         match ended {
             Some(Ok(recorded)) => recorded,
             Some(Err(_)) => Err(fail("the thread that writes the file panicked")),

@@ -85,12 +85,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`Problem::Io`] from `out`.
     pub fn new(name: &str, form: Form, out: W) -> Result<Self, TraceError> {
-        let started = Self::start(form, out);
-        let pack = started.map_err(|error| TraceError {
-            file: name.into(),
-            place: Place::File,
-            problem: Problem::Io(error),
-        })?;
+        let pack = Self::start(form, out).map_err(|error| TraceError::io(name, error))?;
         let encoder = (form == Form::Recording).then(Encoder::default);
         Ok(Self {
             file: name.into(),
@@ -136,7 +131,7 @@ impl<W: Write> Writer<W> {
         let Self { file, pack, .. } = self;
         match pack.finish().and_then(Self::frame) {
             Ok(pack) => Ok(Self { file, pack, ..self }),
-            Err(error) => Err(TraceError { file, place: Place::File, problem: Problem::Io(error) }),
+            Err(error) => Err(TraceError::io(file, error)),
         }
     }
 
@@ -199,7 +194,7 @@ impl<W: Write> Writer<W> {
     pub fn finish(self) -> Result<W, TraceError> {
         let file = self.file;
         let finished = self.pack.finish().and_then(|mut out| out.flush().map(|()| out));
-        finished.map_err(|error| TraceError { file, place: Place::File, problem: Problem::Io(error) })
+        finished.map_err(|error| TraceError::io(file, error))
     }
 
     fn error(&self, problem: Problem) -> TraceError {
