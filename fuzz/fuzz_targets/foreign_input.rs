@@ -15,8 +15,8 @@ use libfuzzer_sys::fuzz_target;
 use std::alloc::System;
 use std::hint::black_box;
 use terrace::engine::event::Kind;
-use terrace::recording::{Reader, TraceError};
-use terrace_fuzz::bug;
+use terrace::recording::TraceError;
+use terrace_fuzz::{bug, read_trace};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -123,43 +123,28 @@ fn snapshot(steps: &[ProgramStep]) -> Vec<u8> {
 
 /// The steps that a file says, up to the end or the one error. `None` when there are more than will be looked at.
 fn read(bytes: &[u8]) -> Option<Result<Vec<ProgramStep>, TraceError>> {
-    let mut reader = match Reader::new("input", bytes) {
-        Ok(reader) => reader,
-        Err(error) => return Some(Err(error)),
-    };
-    let (mut steps, mut live, mut addresses) = (Vec::new(), 0usize, std::collections::HashMap::new());
-    while let Some(entry) = reader.next() {
-        let event = match entry {
-            Ok(entry) => entry.event,
-            Err(error) => {
-                assert!(reader.next().is_none(), "nothing comes after an error");
-                return Some(Err(error));
-            }
-        };
-        assert!(reader.texts().get(event.tag).is_some() && reader.texts().get(event.site).is_some(), "{event:?}");
+    let (mut steps, mut addresses) = (Vec::new(), std::collections::HashMap::new());
+    let ended = read_trace(bytes, |event, texts| {
+        assert!(texts.get(event.tag).is_some() && texts.get(event.site).is_some(), "{event:?}");
         let step = |address, bytes| ProgramStep { address, bytes, stream: event.owner.0 as u8 };
         match event.kind {
             Kind::Allocate => {
                 let address = event.address.expect("a block has an address");
                 assert!(event.bytes > 0 && addresses.insert(event.id, address).is_none(), "{event:?}");
-                live += 1;
                 steps.push(step(address, event.bytes));
             }
             Kind::Free => {
                 let address = addresses.remove(&event.id).expect("a live block is freed");
-                live -= 1;
                 steps.push(step(address, 0));
             }
             _ => {}
         }
-        if bug("foreign_takes_memory") && live > 4 {
+        if bug("foreign_takes_memory") && addresses.len() > 4 {
             drop(black_box(vec![0u8; LEAST + TIMES * bytes.len()]));
         }
-        if steps.len() > MOST {
-            return None;
-        }
-    }
-    Some(Ok(steps))
+        steps.len() <= MOST
+    });
+    Some(ended?.map(|()| steps))
 }
 
 /// Reads within the memory that the file may take.

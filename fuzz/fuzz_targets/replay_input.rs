@@ -11,8 +11,8 @@ use flate2::{Compression, write::GzEncoder};
 use libfuzzer_sys::fuzz_target;
 use std::io::Write;
 use terrace::engine::event::Event;
-use terrace::recording::{Form, MAGIC, Reader, Texts, TraceError, Writer};
-use terrace_fuzz::bug;
+use terrace::recording::{Form, MAGIC, Texts, TraceError, Writer};
+use terrace_fuzz::{bug, read_trace};
 
 const HEADER: &[u8] = b"t,op,id,size,align,stream,tag\n";
 const FORMS: [Form; 4] = [Form::Csv, Form::CsvGzip, Form::CsvZstd, Form::Recording];
@@ -47,24 +47,14 @@ type Content = Vec<(Event, String, String)>;
 
 /// Everything up to the end, or the one error. `None` when there is more than will be looked at.
 fn read(bytes: &[u8]) -> Option<Result<Content, TraceError>> {
-    let mut reader = match Reader::new("input", bytes) {
-        Ok(reader) => reader,
-        Err(error) => return Some(Err(error)),
-    };
     let mut content = Vec::new();
-    while let Some(entry) = reader.next() {
-        let event = match entry {
-            Ok(entry) => entry.event,
-            Err(error) => {
-                assert!(reader.next().is_none(), "nothing comes after an error");
-                return Some(Err(error));
-            }
-        };
-        let text = |id| reader.texts().get(id).unwrap_or_else(|| panic!("text {id} is known")).to_string();
-        content.push((event, text(event.tag), text(event.site)));
-        if content.len() > MOST {
-            return None;
-        }
+    let ended = read_trace(bytes, |event, texts| {
+        let text = |id| texts.get(id).unwrap_or_else(|| panic!("text {id} is known")).to_string();
+        content.push((*event, text(event.tag), text(event.site)));
+        content.len() <= MOST
+    });
+    if let Err(error) = ended? {
+        return Some(Err(error));
     }
     assert!(!content.is_empty(), "a trace without events is an error");
     Some(Ok(content))

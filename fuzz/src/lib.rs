@@ -16,6 +16,27 @@ pub mod store;
 pub use faulty::{FaultyIndex, FaultySource, Forgetful};
 
 use std::sync::OnceLock;
+use terrace::engine::event::Event;
+use terrace::recording::{Reader, Texts, TraceError};
+
+/// Reads a trace up to its end or its one error; `None` where `each` says that it has seen enough.
+pub fn read_trace(bytes: &[u8], mut each: impl FnMut(&Event, &Texts) -> bool) -> Option<Result<(), TraceError>> {
+    let mut reader = match Reader::new("input", bytes) {
+        Ok(reader) => reader,
+        Err(error) => return Some(Err(error)),
+    };
+    while let Some(entry) = reader.next() {
+        match entry {
+            Ok(entry) if each(&entry.event, reader.texts()) => {}
+            Ok(_) => return None,
+            Err(error) => {
+                assert!(reader.next().is_none(), "nothing comes after an error");
+                return Some(Err(error));
+            }
+        }
+    }
+    Some(Ok(()))
+}
 
 /// Whether the bug `name` is switched on, by the environment variable `TERRACE_SEEDED_BUG`.
 pub fn bug(name: &str) -> bool {
