@@ -18,9 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod shared;
-pub mod waiting;
-
 pub use terrace_core::*;
 #[cfg(feature = "device")]
 pub use terrace_device::store::{ArenaCapacity, HeapStore, heap_parts};
+pub use terrace_pool::{shared, waiting};

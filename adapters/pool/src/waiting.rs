@@ -12,7 +12,7 @@
 mod queue;
 mod wakers;
 
-use super::shared::{Home, OwnedBlock};
+use crate::shared::{Home, OwnedBlock};
 use queue::{Outcome, Queue};
 use std::fmt;
 use std::future::Future;
@@ -29,10 +29,10 @@ use wakers::Wakers;
 /// # Example
 /// ```
 /// use std::time::Duration;
-/// use terrace::engine::pool::{Buckets, SizeClasses};
-/// use terrace::engine::sync::AtomicUsize;
-/// use terrace::engine::waiting::WaitingPool;
-/// use terrace::engine::Request;
+/// use terrace_core::Request;
+/// use terrace_core::pool::{Buckets, SizeClasses};
+/// use terrace_core::sync::AtomicUsize;
+/// use terrace_pool::waiting::WaitingPool;
 /// static WORDS: [AtomicUsize; Buckets::words(&[1])] = [const { AtomicUsize::new(0) }; Buckets::words(&[1])];
 /// let pool = WaitingPool::new(Buckets::new(SizeClasses::new(64, 1)?, [1], 0, &WORDS)?);
 /// let only = pool.try_allocate(Request::new(64))?;
@@ -40,7 +40,7 @@ use wakers::Wakers;
 /// let waiter = std::thread::spawn(move || clone.allocate_timeout(Request::new(64), Duration::from_secs(60)).is_ok());
 /// drop(only);
 /// assert!(waiter.join().expect("no panic"), "it got the block when we dropped it");
-/// # Ok::<(), terrace::AllocError>(())
+/// # Ok::<(), terrace_core::AllocError>(())
 /// ```
 pub struct WaitingPool<A> {
     queue: Arc<Mutex<Queue<A>>>,

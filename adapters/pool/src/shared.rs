@@ -19,9 +19,9 @@ pub trait Home {
 ///
 /// # Example
 /// ```
-/// use terrace::engine::pool::{Buckets, SizeClasses};
-/// use terrace::engine::shared::SharedPool;
-/// use terrace::engine::sync::AtomicUsize;
+/// use terrace_core::pool::{Buckets, SizeClasses};
+/// use terrace_core::sync::AtomicUsize;
+/// use terrace_pool::shared::SharedPool;
 /// // 64 blocks of 4 KiB: a fixed capacity of 256 KiB.
 /// static WORDS: [AtomicUsize; Buckets::words(&[64])] = [const { AtomicUsize::new(0) }; Buckets::words(&[64])];
 /// let pool = SharedPool::new(Buckets::new(SizeClasses::new(4096, 1)?, [64], 0, &WORDS)?);
@@ -30,7 +30,7 @@ pub trait Home {
 /// assert_eq!((block.bytes(), pool.stats().in_use), (4096, 4096));
 /// drop(block);
 /// assert_eq!(pool.stats().in_use, 0);
-/// # Ok::<(), terrace::AllocError>(())
+/// # Ok::<(), terrace_core::AllocError>(())
 /// ```
 pub struct SharedPool<A> {
     inner: Arc<Mutex<A>>,

@@ -1,7 +1,7 @@
 //! Tests of waiting: by threads, by futures that the tests poll themselves, and by futures dropped at each point.
 
 use super::*;
-use crate::engine::shared::tests::blocks_of_64;
+use crate::shared::tests::blocks_of_64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_core::pool::{Buckets, SizeClasses};
 
