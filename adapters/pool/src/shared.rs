@@ -109,12 +109,14 @@ pub struct OwnedBlock<H: Home> {
     home: H,
     block: Block,
     owner: Owner,
+    /// False once the block was taken out: it then stays live.
+    owned: bool,
 }
 
 impl<H: Home> OwnedBlock<H> {
     /// Takes ownership of a live block of `home`.
     pub(crate) fn new(home: H, block: Block, owner: Owner) -> Self {
-        Self { home, block, owner }
+        Self { home, block, owner, owned: true }
     }
 
     /// The address of the block, in the allocator's address space.
@@ -131,11 +133,19 @@ impl<H: Home> OwnedBlock<H> {
     pub fn block(&self) -> &Block {
         &self.block
     }
+
+    /// The block, which stays live.
+    pub(crate) fn into_block(mut self) -> Block {
+        self.owned = false;
+        self.block
+    }
 }
 
 impl<H: Home> Drop for OwnedBlock<H> {
     fn drop(&mut self) {
-        self.home.give_back(self.block, self.owner);
+        if self.owned {
+            self.home.give_back(self.block, self.owner);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use queue::{Outcome, Queue};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -44,11 +45,13 @@ use wakers::Wakers;
 /// ```
 pub struct WaitingPool<A> {
     queue: Arc<Mutex<Queue<A>>>,
+    /// Number of requests that wait, written under the lock.
+    length: Arc<AtomicUsize>,
 }
 
 impl<A> Clone for WaitingPool<A> {
     fn clone(&self) -> Self {
-        Self { queue: Arc::clone(&self.queue) }
+        Self { queue: Arc::clone(&self.queue), length: Arc::clone(&self.length) }
     }
 }
 
@@ -61,7 +64,19 @@ impl<A> fmt::Debug for WaitingPool<A> {
 impl<A: Allocator> WaitingPool<A> {
     /// Puts a queue in front of an allocator.
     pub fn new(allocator: A) -> Self {
-        Self { queue: Arc::new(Mutex::new(Queue::new(allocator))) }
+        let length = Arc::new(AtomicUsize::new(0));
+        Self { queue: Arc::new(Mutex::new(Queue::new(allocator, Arc::clone(&length)))), length }
+    }
+
+    /// Whether requests wait. One load; may be out of date when it is read.
+    #[inline(always)]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.length.load(Ordering::Relaxed) != 0
+    }
+
+    /// Serves the queue after memory became free without a call of this pool.
+    pub(crate) fn serve(&self) {
+        self.with(|queue, wakers| queue.serve(wakers));
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<A>> {
@@ -107,20 +122,9 @@ impl<A: Allocator> WaitingPool<A> {
     /// # Errors
     /// As [`allocate`](Self::allocate); [`Cause::OutOfMemory`] once `limit` has passed.
     pub fn allocate_timeout(&self, request: Request, limit: Duration) -> Result<OwnedBlock<Self>, AllocError> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
-        let mut allocation = self.allocate(request);
-        let start = Instant::now();
-        loop {
-            if let Poll::Ready(outcome) = Pin::new(&mut allocation).poll(&mut context) {
-                return outcome;
-            }
-            match limit.checked_sub(start.elapsed()) {
-                Some(left) => std::thread::park_timeout(left),
-                // Dropping `allocation` leaves the queue; a block granted since the poll goes to the next waiter.
-                None => return Err(AllocError::new(Cause::OutOfMemory, request.bytes)),
-            }
-        }
+        // A block granted after the last poll goes to the next waiter when the future is dropped.
+        let late = Err(AllocError::new(Cause::OutOfMemory, request.bytes));
+        block_on(self.allocate(request), limit).unwrap_or(late)
     }
 
     /// Number of requests that wait now.
@@ -131,6 +135,20 @@ impl<A: Allocator> WaitingPool<A> {
     /// The allocator's counters as of now.
     pub fn stats(&self) -> Stats {
         self.lock().allocator.stats()
+    }
+}
+
+/// Polls a future on this thread until it is ready, for at most `limit`; then drops it and returns `None`.
+pub(crate) fn block_on<F: Future>(future: F, limit: Duration) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let start = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        std::thread::park_timeout(limit.checked_sub(start.elapsed())?);
     }
 }
 

@@ -1,4 +1,6 @@
-//! A pool of buffers of any type, by size: take one of at least so many bytes, use it, drop it, take it again.
+//! Buffers for programs: pools of buffers by size here, of objects and of arrays with feature `pool`.
+//!
+//! [`BufferPool`]: take a buffer of at least so many bytes, use it, drop it, take it again; buffers of any type.
 //!
 //! Promises upward: a buffer taken holds at least the requested bytes and is reset; sizes are not rounded up (a new
 //! buffer has exactly the requested size, and serves later requests of that size); each bucket keeps at most `cap`
@@ -8,6 +10,13 @@
 //! Invariants: a kept buffer lies in the bucket `floor(capacity)` of the size table; `stats().pooled` = sum of the kept
 //! buffers' bytes; no bucket holds more than `cap`. No function of a [`PoolBuffer`], its drop included, is called under
 //! the lock, so it may use the pool; if one panics, all other buffers and the counters stay correct.
+
+#[cfg(feature = "pool")]
+pub use terrace_pool::{
+    ArrayElement, ArrayError, ArrayPool, ArrayPoolBuilder, ArraySizeStats, ArrayStats, FactoryError, Maintenance,
+    ObjectError, ObjectFuture, ObjectPool, ObjectPoolBuilder, ObjectStats, Outstanding, PooledObject, RentedArray,
+    ReturnError, ReturnRefusal,
+};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -27,7 +27,7 @@
 //! | one manager for the whole process | `process` |
 //! | which memory is live, since when and for what; tags, scopes | `observe::track` |
 //! | counters for `terrace top` | `observe::live` |
-//! | a pool of buffers of any type, by size | [`buffers`] |
+//! | pools of buffers by size, of objects, of arrays | [`buffers`] |
 //! | strategies, builders, sizes as text | [`config`] |
 //! | what programs did with memory, as files | `recording` |
 //! | statistics for Prometheus | `observe::metrics` |

@@ -89,6 +89,14 @@ impl<'a> Pool<'a> {
         word.into_iter().find_map(|word| self.acquire_in(word).map(|bit| self.taken(hint, word, bit)))
     }
 
+    /// Acquires this block, if it is free.
+    ///
+    /// For a caller that picks a block by what it knows of it: the oldest, for example.
+    pub fn acquire_block(&self, block: u32) -> bool {
+        let (word, bit) = (block as usize / BITS, 1 << (block as usize % BITS));
+        block < self.len && self.words[word].fetch_or(bit, acquire_order()) & bit == 0
+    }
+
     /// Sets the hint to `word` if it differs; returns the index of the block that the bit stands for.
     #[inline]
     fn taken(&self, hint: usize, word: usize, bit: usize) -> u32 {

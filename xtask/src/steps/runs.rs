@@ -134,6 +134,9 @@ pub const RUNS: &[Run] = &[
     Run { name: "late-long", targets: CALLS, tests: LATE, flags: EXPOSED_SEEDS, long: true, ..RUN },
     Run { name: "waiting", targets: WAITING, tests: WAITING_TESTS, ..RUN },
     Run { name: "track", targets: "-p terrace-track --test all", ..RUN },
+    Run { name: "pool", targets: "-p terrace-pool --test all", ..RUN },
+    Run { name: "pool-tree", targets: "-p terrace-pool --test all", flags: TREE, long: true, ..RUN },
+    Run { name: "pool-long", targets: "-p terrace-pool --test all", flags: SEEDS, long: true, ..RUN },
     Run { name: "waiting-long", targets: WAITING, tests: WAITING_TESTS, flags: MANY_SEEDS, long: true, ..RUN },
     Run { name: "device-tree", targets: DEVICE, flags: EXPOSED_TREE, long: true, ..RUN },
     Run { name: "device-long", targets: DEVICE, flags: EXPOSED, long: true, ..RUN },
@@ -156,6 +159,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "file", targets: "-p terrace-file --lib --test all", long: true, ..TSAN },
     Run { name: "device", targets: DEVICE, long: true, ..TSAN },
     Run { name: "track", targets: "-p terrace-track --test all", long: true, ..TSAN },
+    Run { name: "pool", targets: "-p terrace-pool --test all", long: true, ..TSAN },
     Run { name: "tiers", targets: TIERS, tests: TIERS_TESTS, long: true, ..TSAN },
 ];
 

@@ -10,6 +10,8 @@
 
 use super::wakers::Wakers;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use terrace_core::{AllocError, Allocator, Block, Cause, Owner, Request};
 
@@ -24,6 +26,8 @@ pub struct Queue<A> {
     granted: HashMap<u64, Outcome>,
     /// The ticket of the next waiter.
     next: u64,
+    /// Length of `queue`, for readers without the lock.
+    length: Arc<AtomicUsize>,
 }
 
 struct Waiter {
@@ -38,8 +42,13 @@ fn may_pass(cause: Cause) -> bool {
 }
 
 impl<A> Queue<A> {
-    pub fn new(allocator: A) -> Self {
-        Self { allocator, queue: VecDeque::new(), granted: HashMap::new(), next: 0 }
+    pub fn new(allocator: A, length: Arc<AtomicUsize>) -> Self {
+        Self { allocator, queue: VecDeque::new(), granted: HashMap::new(), next: 0, length }
+    }
+
+    /// Publishes the length of the queue after a change.
+    fn publish(&self) {
+        self.length.store(self.queue.len(), Ordering::Relaxed);
     }
 
     /// Number of requests that wait.
@@ -67,6 +76,7 @@ impl<A> Queue<A> {
         let ticket = self.next;
         self.next += 1;
         self.queue.push_back(Waiter { ticket, request, waker });
+        self.publish();
         ticket
     }
 }
@@ -105,6 +115,7 @@ impl<A: Allocator> Queue<A> {
         let at = self.queue.iter().position(|waiter| waiter.ticket == ticket);
         if let Some(waiter) = at.and_then(|at| self.queue.remove(at)) {
             wakers.discard(waiter.waker);
+            self.publish();
         }
         match self.granted.remove(&ticket) {
             Some(Ok(block)) => self.free(block, owner, wakers),
@@ -113,10 +124,11 @@ impl<A: Allocator> Queue<A> {
     }
 
     /// Serves the queue from its front until a request has to wait on.
-    fn serve(&mut self, wakers: &mut Wakers) {
+    pub fn serve(&mut self, wakers: &mut Wakers) {
         while let Some(request) = self.queue.front().map(|waiter| waiter.request) {
             let Some(outcome) = self.attempt(request) else { break };
             if let Some(waiter) = self.queue.pop_front() {
+                self.publish();
                 self.granted.insert(waiter.ticket, outcome);
                 wakers.wake(waiter.waker);
             }

@@ -1,0 +1,104 @@
+//! The arrays that are out in no slot of a pool, by address: as a `Vec`, as a pointer, or beyond the cap.
+//!
+//! Promises upward: an address is taken back once for each time it left; a second return is told from one of a foreign array, for
+//! the last [`REMEMBERED`] returns.
+
+use super::error::ReturnRefusal;
+use std::collections::{HashMap, VecDeque};
+use std::panic::Location;
+
+/// Addresses of returned arrays that are remembered: 8 KiB.
+const REMEMBERED: usize = 1024;
+
+/// An array that is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outstanding {
+    /// Elements that the array has room for.
+    pub capacity: usize,
+    /// The call that rented it.
+    pub rented_at: &'static Location<'static>,
+    /// Whether it left as a `Vec` or a pointer.
+    pub detached: bool,
+}
+
+/// In which form an array is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayForm {
+    /// As a guard with a box of its own: one more than its size keeps.
+    Guard,
+    /// As a `Vec`, which owns its memory.
+    Vec,
+    /// As a pointer, whose memory is the pool's.
+    Raw,
+}
+
+/// An array that is out in no slot of the pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub capacity: usize,
+    pub rented_at: &'static Location<'static>,
+    pub form: ArrayForm,
+}
+
+/// ArrayPoolState that are out in no slot of the pool.
+#[derive(Debug, Default)]
+pub struct ArrayLedger {
+    out: HashMap<usize, Entry>,
+    returned: VecDeque<usize>,
+}
+
+impl ArrayLedger {
+    /// Notes that an array left.
+    pub fn note(&mut self, address: usize, entry: Entry) {
+        // An address that is out already belonged to a `Vec` that its holder dropped, as memory has one owner.
+        self.out.insert(address, entry);
+        self.returned.retain(|returned| *returned != address);
+    }
+
+    /// Forgets an array that ended; returns where it was rented.
+    pub fn forget(&mut self, address: usize) -> Option<&'static Location<'static>> {
+        self.out.remove(&address).map(|entry| entry.rented_at)
+    }
+
+    /// Takes an array back: a `Vec` of this capacity, or a pointer (`None`).
+    pub fn settle(&mut self, address: usize, capacity: Option<usize>) -> Result<Entry, ReturnRefusal> {
+        let form = if capacity.is_some() { ArrayForm::Vec } else { ArrayForm::Raw };
+        let Some(entry) = self.out.get(&address).copied().filter(|entry| entry.form == form) else {
+            let before = self.returned.contains(&address);
+            return Err(if before { ReturnRefusal::AlreadyReturned } else { ReturnRefusal::NotOurs });
+        };
+        self.out.remove(&address);
+        if let Some(is) = capacity.filter(|&is| is != entry.capacity) {
+            return Err(ReturnRefusal::Resized { was: entry.capacity, is });
+        }
+        if self.returned.len() == REMEMBERED {
+            self.returned.pop_front();
+        }
+        self.returned.push_back(address);
+        Ok(entry)
+    }
+
+    /// Number of arrays that are out in a form.
+    pub fn count(&self, form: impl Fn(ArrayForm) -> bool) -> usize {
+        self.out.values().filter(|entry| form(entry.form)).count()
+    }
+
+    /// The arrays that are out.
+    pub fn outstanding(&self) -> impl Iterator<Item = Outstanding> + '_ {
+        let told = |entry: &Entry| Outstanding {
+            capacity: entry.capacity,
+            rented_at: entry.rented_at,
+            detached: entry.form != ArrayForm::Guard,
+        };
+        self.out.values().map(told)
+    }
+}
+
+/// The array of a pointer that was settled.
+pub fn adopt<T>(array: *mut T, entry: Entry) -> Box<[T]> {
+    let slice = std::ptr::slice_from_raw_parts_mut(array, entry.capacity);
+    // SAFETY: the ledger had `array` as a pointer that `into_raw` got from a box of this many elements, and has just given it up,
+    // so that no other call adopts it. Its user promised to use it no more.
+    unsafe { Box::from_raw(slice) }
+}

@@ -1,0 +1,47 @@
+//! The thread that maintains a pool, and the end of a pool's handles.
+
+use super::inner::ObjectPoolState;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What the handles of a pool share: the last one closes the pool, and ends its thread.
+pub struct Lifeline<T> {
+    pub inner: Arc<ObjectPoolState<T>>,
+    worker: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
+}
+
+impl<T: Send + 'static> Lifeline<T> {
+    /// Starts the thread, if the pool is to have one.
+    pub fn start(inner: Arc<ObjectPoolState<T>>, interval: Option<Duration>) -> std::io::Result<Self> {
+        let Some(interval) = interval else { return Ok(Self { inner, worker: None }) };
+        let ended = Arc::new(AtomicBool::new(false));
+        let pool = Arc::clone(&inner);
+        let stop = Arc::clone(&ended);
+        let run = move || {
+            while !stop.load(Ordering::Acquire) {
+                std::thread::park_timeout(interval);
+                if !stop.load(Ordering::Acquire) {
+                    pool.maintain();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("terrace-pool".into()).spawn(run)?;
+        Ok(Self { inner, worker: Some((thread, ended)) })
+    }
+}
+
+impl<T> Drop for Lifeline<T> {
+    fn drop(&mut self) {
+        if let Some((thread, ended)) = self.worker.take() {
+            ended.store(true, Ordering::Release);
+            thread.thread().unpark();
+            // The factory that maintenance runs may itself drop the last handle: the thread then ends by itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+        self.inner.close();
+    }
+}
