@@ -5,22 +5,26 @@
 //! other side hardly ever: `heavy` makes every thread of the process execute a barrier (`membarrier`, Linux 4.14), so that
 //! `light` only has to keep the compiler from reordering.
 //!
-//! Promises upward: of one thread that writes, calls [`light`] and reads, and another that writes, calls [`heavy`] and
-//! reads, at least one sees the other's write.
+//! Promises upward: of one thread that writes, calls [`light`] and reads, and another that writes, calls [`heavy`] with success
+//! and reads, at least one sees the other's write.
 //! Asks from below: `membarrier`; where the system lacks it, both are ordinary fences.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod system {
     use rustix::thread::{MembarrierCommand, membarrier};
+    use std::sync::Once;
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-    /// Whether `light` has to be a fence, because the system refuses `membarrier`. Set before it is read first.
+    /// Whether `light` has to be a fence, because the system has no `membarrier`. Set before `light` is called first.
     static FENCED: AtomicBool = AtomicBool::new(false);
 
+    fn register() -> bool {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    }
+
     pub fn prepare() {
-        if membarrier(MembarrierCommand::RegisterPrivateExpedited).is_err() {
-            FENCED.store(true, Ordering::SeqCst);
-        }
+        static PREPARED: Once = Once::new();
+        PREPARED.call_once(|| FENCED.store(!register(), Ordering::SeqCst));
     }
 
     #[inline(always)]
@@ -32,17 +36,11 @@ mod system {
         }
     }
 
-    pub fn heavy() {
+    pub fn heavy() -> bool {
         fence(Ordering::SeqCst);
-        if FENCED.load(Ordering::Relaxed) {
-            return;
-        }
-        let refused = membarrier(MembarrierCommand::PrivateExpedited).is_err();
-        if refused {
-            // A forked child may have to register anew.
-            prepare();
-            let _ = membarrier(MembarrierCommand::PrivateExpedited);
-        }
+        let all = || membarrier(MembarrierCommand::PrivateExpedited).is_ok();
+        // A forked child may have to register anew.
+        FENCED.load(Ordering::Relaxed) || all() || (register() && all())
     }
 }
 
@@ -57,8 +55,9 @@ mod system {
         fence(Ordering::SeqCst);
     }
 
-    pub fn heavy() {
+    pub fn heavy() -> bool {
         fence(Ordering::SeqCst);
+        true
     }
 }
 
@@ -71,8 +70,10 @@ pub fn light() {
 }
 
 /// The side of the thread that calls rarely: a system call of a microsecond or more.
-pub fn heavy() {
-    system::heavy();
+///
+/// Returns false if the system refused it, as a sandbox may that was entered after [`prepare`]: then nothing is promised.
+pub fn heavy() -> bool {
+    system::heavy()
 }
 
 /// Registers the process with the system. Callers must call it before the first [`light`].

@@ -141,7 +141,7 @@ impl ClosedFront<'_> {
     ///
     /// Returns false, without effect, if the owner is inside.
     ///
-    /// The caller must have called [`barrier::heavy`] since it closed the front.
+    /// The caller must have called [`barrier::heavy`] with success since it closed the front.
     pub fn take(&self, mut take: impl FnMut(u64, u32) -> bool) -> bool {
         if self.0.inside.load(Ordering::Acquire) != 0 {
             return false;

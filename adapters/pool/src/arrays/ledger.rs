@@ -39,7 +39,16 @@ pub struct Entry {
     pub capacity: usize,
     pub rented_at: &'static Location<'static>,
     pub form: ArrayForm,
+    /// The array itself, where it left as a pointer: what comes back is only compared with it.
+    pub start: Leaked,
 }
+
+/// A pointer to an array that the pool owns, or a null pointer.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaked(pub *mut ());
+
+// SAFETY: elements of arrays are `Send`, and the array that this points to is reached through the ledger only.
+unsafe impl Send for Leaked {}
 
 /// ArrayPoolState that are out in no slot of the pool.
 #[derive(Debug, Default)]
@@ -95,10 +104,12 @@ impl ArrayLedger {
     }
 }
 
-/// The array of a pointer that was settled.
-pub fn adopt<T>(array: *mut T, entry: Entry) -> Box<[T]> {
-    let slice = std::ptr::slice_from_raw_parts_mut(array, entry.capacity);
-    // SAFETY: the ledger had `array` as a pointer that `into_raw` got from a box of this many elements, and has just given it up,
-    // so that no other call adopts it. Its user promised to use it no more.
+/// The array of an entry that left as a pointer.
+///
+/// # Safety
+/// [`ArrayLedger::settle`] of a ledger of arrays of `T` must have returned the entry, for a pointer, and this is called once for it.
+pub unsafe fn adopt<T>(entry: Entry) -> Box<[T]> {
+    let slice = std::ptr::slice_from_raw_parts_mut(entry.start.0.cast::<T>(), entry.capacity);
+    // SAFETY: `into_raw` got `start` from a box of this many elements and noted it; the caller ensures that this is its only return.
     unsafe { Box::from_raw(slice) }
 }

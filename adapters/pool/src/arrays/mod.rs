@@ -25,11 +25,12 @@ pub use rented::RentedArray;
 pub use sizes::ArraySizeStats;
 
 use bytemuck::Zeroable;
-use ledger::{ArrayForm, ArrayLedger, Entry};
+use ledger::{ArrayForm, ArrayLedger, Entry, Leaked};
 use rented::{ArrayHome, ArrayParts};
 use sizes::{ArraySize, ArraySizes};
 use std::fmt;
 use std::panic::Location;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -193,7 +194,9 @@ impl<T: ArrayElement> ArrayPool<T> {
             self.inner.counters.refused.fetch_add(1, Ordering::Relaxed);
             ReturnError { refusal, array }
         })?;
-        self.inner.keep(ledger::adopt(array, entry));
+        // SAFETY: the ledger has arrays of `T` only, and has just given this one up.
+        let returned = unsafe { ledger::adopt(entry) };
+        self.inner.keep(returned);
         Ok(())
     }
 
@@ -262,7 +265,7 @@ impl<T: ArrayElement> ArrayPoolState<T> {
         }
         let array: Box<[T]> = sizes::zeroed(capacity)?;
         self.counters.overflows.fetch_add(1, Ordering::Relaxed);
-        let entry = Entry { capacity, rented_at: at, form: ArrayForm::Guard };
+        let entry = Entry { capacity, rented_at: at, form: ArrayForm::Guard, start: Leaked(null_mut()) };
         self.ledger().note(array.as_ptr().addr(), entry);
         Ok(ArrayParts::overflow(array))
     }

@@ -1,6 +1,6 @@
 //! An array that is out.
 
-use super::ledger::{ArrayForm, Entry};
+use super::ledger::{ArrayForm, Entry, Leaked};
 use super::{ArrayElement, ArrayPoolState};
 use crate::objects::{Out, SlotClaim};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
-use std::ptr::{NonNull, slice_from_raw_parts_mut};
+use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
 use std::sync::Arc;
 
 /// An array of a pool, which goes back when this is dropped.
@@ -108,7 +108,9 @@ impl<'a, T: ArrayElement> RentedArray<'a, T> {
     /// Takes the array out of the pool, which notes it until [`give_back`](super::ArrayPool::give_back).
     pub fn into_vec(self) -> Vec<T> {
         let len = self.len;
-        let mut array = self.into_box(ArrayForm::Vec).into_vec();
+        let (array, pool, entry) = self.detach(ArrayForm::Vec);
+        pool.ledger().note(array.as_ptr().addr(), entry);
+        let mut array = array.into_vec();
         array.truncate(len);
         array
     }
@@ -118,10 +120,14 @@ impl<'a, T: ArrayElement> RentedArray<'a, T> {
     /// The pool still owns the memory: return the pointer by [`give_back_raw`](super::ArrayPool::give_back_raw), and free it by no other
     /// means. One that never comes back is never freed, and stands in [`outstanding`](super::ArrayPool::outstanding).
     pub fn into_raw(self) -> *mut T {
-        Box::into_raw(self.into_box(ArrayForm::Raw)).cast()
+        let (array, pool, entry) = self.detach(ArrayForm::Raw);
+        let start: *mut T = Box::into_raw(array).cast();
+        pool.ledger().note(start.addr(), Entry { start: Leaked(start.cast()), ..entry });
+        start
     }
 
-    fn into_box(self, form: ArrayForm) -> Box<[T]> {
+    /// Takes the array out of the pool, to be noted in the ledger.
+    fn detach(self, form: ArrayForm) -> (Box<[T]>, ArrayHome<'a, T>, Entry) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, and its pool not used after this.
         let pool = unsafe { std::ptr::read(&this.pool) };
@@ -133,8 +139,8 @@ impl<'a, T: ArrayElement> RentedArray<'a, T> {
             (array, rented_at)
         });
         let rented_at = rented_at.unwrap_or(Location::caller());
-        pool.ledger().note(array.as_ptr().addr(), Entry { capacity: array.len(), rented_at, form });
-        array
+        let entry = Entry { capacity: array.len(), rented_at, form, start: Leaked(null_mut()) };
+        (array, pool, entry)
     }
 }
 

@@ -4,9 +4,10 @@ use super::ArrayElement;
 use super::error::ArrayError;
 use super::ledger::Outstanding;
 use crate::objects::{ObjectError, ObjectPool, Out, SlotClaim};
-use crossbeam_utils::atomic::AtomicCell;
 use std::panic::Location;
+use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 use terrace_core::pool::SizeClasses;
 
@@ -21,7 +22,20 @@ const STEPS: SizeClasses = match SizeClasses::new(16, 4) {
 /// Aligned to a cache line, because other threads write its neighbours.
 #[repr(align(64))]
 #[derive(Debug)]
-pub struct RentMark(AtomicCell<Option<&'static Location<'static>>>);
+pub struct RentMark(AtomicPtr<Location<'static>>);
+
+impl RentMark {
+    #[inline(always)]
+    fn set(&self, at: Option<&'static Location<'static>>) {
+        let at = at.map_or(null_mut(), |at| std::ptr::from_ref(at).cast_mut());
+        self.0.store(at, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: the pointer is null, or `set` got it from a reference that lives as long as the program.
+        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    }
+}
 
 /// ArrayPoolState of one size.
 pub struct ArraySize<T> {
@@ -109,7 +123,7 @@ impl<T: ArrayElement> ArraySizes<T> {
     pub fn outstanding(&self) -> Vec<Outstanding> {
         let of = |size: &ArraySize<T>| {
             let capacity = size.len;
-            let marks = size.marks.iter().filter_map(|mark| mark.0.load());
+            let marks = size.marks.iter().filter_map(|mark| mark.get());
             marks.map(move |rented_at| Outstanding { capacity, rented_at, detached: false }).collect::<Vec<_>>()
         };
         self.made().flat_map(of).collect()
@@ -124,7 +138,7 @@ impl<T: ArrayElement> ArraySize<T> {
             None => builder,
         };
         let arrays = builder.build().ok()?;
-        Some(Self { len, arrays, marks: (0..cap).map(|_| RentMark(AtomicCell::new(None))).collect() })
+        Some(Self { len, arrays, marks: (0..cap).map(|_| RentMark(AtomicPtr::default())).collect() })
     }
 
     /// Takes the array that this thread returned last, and marks it as rented at `at`.
@@ -172,7 +186,7 @@ impl<T> ArraySize<T> {
     #[inline(always)]
     fn mark(&self, slot: u32, at: Option<&'static Location<'static>>) {
         if let Some(mark) = self.marks.get(slot as usize) {
-            mark.0.store(at);
+            mark.set(at);
         }
     }
 
@@ -185,7 +199,7 @@ impl<T> ArraySize<T> {
 
     /// Takes an array out of the pool; returns it and where it was rented.
     pub fn detach(&self, claim: SlotClaim) -> (Box<[T]>, Option<&'static Location<'static>>) {
-        let rented_at = self.marks.get(claim.slot() as usize).and_then(|mark| mark.0.load());
+        let rented_at = self.marks.get(claim.slot() as usize).and_then(|mark| mark.get());
         self.mark(claim.slot(), None);
         (self.arrays.inner().detach(claim), rented_at)
     }

@@ -51,7 +51,7 @@ impl<'a, T> Future for ObjectFuture<'a, T> {
             Poll::Ready(granted) => granted,
             Poll::Pending => {
                 // A slot may have become available before this call was in the queue. Serving wakes the tasks that it serves.
-                barrier::heavy();
+                let _ = barrier::heavy();
                 self.home.settle();
                 return Poll::Pending;
             }

@@ -282,7 +282,8 @@ impl<T> ObjectPoolState<T> {
     /// Refuses further gets, wakes all waiters with an error, and drops all idle objects.
     pub fn close(&self) {
         self.places.close();
-        barrier::heavy();
+        // Without it, slots that come back at this moment stay until the next return or the end.
+        let _ = barrier::heavy();
         self.settle();
     }
 
