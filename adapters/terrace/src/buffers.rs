@@ -1,4 +1,5 @@
-//! Buffers for programs: pools of buffers by size here, of objects and of arrays with feature `pool`.
+//! Buffers for programs: pools of buffers by size here, of objects and of arrays with feature `pool`;
+//! bytes as numbers with `bytes`.
 //!
 //! [`BufferPool`]: take a buffer of at least so many bytes, use it, drop it, take it again; buffers of any type.
 //!
@@ -11,6 +12,9 @@
 //! buffers' bytes; no bucket holds more than `cap`. No function of a [`PoolBuffer`], its drop included, is called under
 //! the lock, so it may use the pool; if one panics, all other buffers and the counters stay correct.
 
+#[cfg(feature = "bytes")]
+#[doc(inline)]
+pub use terrace_bytes as bytes;
 #[cfg(feature = "pool")]
 pub use terrace_pool::{
     ArrayElement, ArrayError, ArrayPool, ArrayPoolBuilder, ArraySizeStats, ArrayStats, FactoryError, Maintenance,

@@ -75,7 +75,7 @@ impl<T> ObjectPoolState<T> {
     #[cold]
     fn refuse(&self, mut claim: SlotClaim) {
         count(&self.counters.invalid);
-        self.slots.at(&mut claim).take().map(destroy);
+        destroy(self.slots.at(&mut claim).take());
         self.vacate(claim);
     }
 
@@ -158,10 +158,11 @@ impl<T> ObjectPoolState<T> {
     fn admit(&self, slot: u32, idle: bool) -> Result<Out<T>, ObjectError> {
         // SAFETY: the caller took `slot` from `places`; every path below gives the claim on, or releases it there.
         let mut claim = unsafe { SlotClaim::of(slot) };
-        if idle && let Some(object) = self.slots.object(&mut claim) {
-            if self.hooks.validate.is_none() || self.is_valid(&mut claim) {
-                return Ok((claim, object));
-            }
+        let object = self.slots.object(&mut claim).filter(|_| idle);
+        if let Some(object) = object
+            && (self.hooks.validate.is_none() || self.is_valid(&mut claim))
+        {
+            return Ok((claim, object));
         }
         self.replace(claim)
     }
@@ -256,7 +257,7 @@ impl<T> ObjectPoolState<T> {
             return true;
         }
         count(&self.counters.reset_panics);
-        slot.take().map(destroy);
+        destroy(slot.take());
         false
     }
 
@@ -298,7 +299,7 @@ impl<T> ObjectPoolState<T> {
     pub(super) fn drop_idle(&self, slot: u32) {
         // SAFETY: the caller took `slot` from `places`, to which it goes back vacant.
         let mut claim = unsafe { SlotClaim::of(slot) };
-        self.slots.at(&mut claim).take().map(destroy);
+        destroy(self.slots.at(&mut claim).take());
         self.places.put_vacant(claim.release());
     }
 
