@@ -27,7 +27,7 @@ pub fn has_vectors() -> bool {
 /// Copies whole vectors past the caches. `to` begins at a multiple of 32, and its length is one.
 #[target_feature(enable = "avx2")]
 fn stream(to: &mut [u8], from: &[u8]) {
-    debug_assert!(to.as_ptr().addr() % 32 == 0 && to.len() % 32 == 0 && to.len() == from.len());
+    debug_assert!(to.as_ptr().addr().is_multiple_of(32) && to.len().is_multiple_of(32) && to.len() == from.len());
     for (to, from) in to.chunks_exact_mut(32).zip(from.chunks_exact(32)) {
         // SAFETY: `from` has 32 bytes.
         let vector = unsafe { _mm256_loadu_si256(from.as_ptr().cast::<__m256i>()) };

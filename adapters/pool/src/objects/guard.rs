@@ -70,8 +70,10 @@ impl<'a, T> PooledObject<'a, T> {
     /// Drops the object instead of returning it, because it is broken, for example.
     ///
     /// The pool may make another one in its place.
-    pub fn discard(self) {
-        drop(self.into_inner());
+    pub fn discard(mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.home.discard(claim);
+        }
     }
 }
 

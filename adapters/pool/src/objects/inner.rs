@@ -210,6 +210,13 @@ impl<T> ObjectPoolState<T> {
         object.unwrap_or_else(|| unreachable!("a slot that is out holds its object"))
     }
 
+    /// Drops the object of a claim; only then may another one take its place.
+    pub fn discard(&self, mut claim: SlotClaim) {
+        count(&self.counters.detached);
+        destroy(self.slots.at(&mut claim).take());
+        self.vacate(claim);
+    }
+
     /// Adds an object from elsewhere.
     pub fn put(&self, object: T) -> Result<(), T> {
         if self.places.is_closed() {
