@@ -61,7 +61,7 @@ impl SharedBuffer {
     ///
     /// A file's bytes are copied.
     ///
-    /// A thread that has the write lease on the same value waits for ever. Readers may keep a writer waiting.
+    /// One that waits comes before all that ask later. So a thread that has a lease on the buffer must not wait for a second one.
     ///
     /// # Errors
     /// [`OutOfRange`](ShmError::OutOfRange), [`Misaligned`](ShmError::Misaligned); [`Torn`](ShmError::Torn) after a writer died;

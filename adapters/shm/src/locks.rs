@@ -22,6 +22,8 @@ pub enum LockName {
     Life,
     /// Shared by read leases, exclusive for a write lease.
     Lease,
+    /// Exclusive for one that waits for `Lease`: others queue behind it, so that none waits for ever.
+    Queue,
     /// Exclusive for the holder that has this slot.
     Slot(u32),
 }
@@ -31,7 +33,8 @@ impl LockName {
         match self {
             Self::Life => BASE,
             Self::Lease => BASE + 1,
-            Self::Slot(slot) => BASE + 2 + i64::from(slot),
+            Self::Queue => BASE + 2,
+            Self::Slot(slot) => BASE + 3 + i64::from(slot),
         }
     }
 }

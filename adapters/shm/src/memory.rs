@@ -49,7 +49,9 @@ impl SealedMemory {
         let size = rustix::fs::fstat(&file).map_err(ShmError::system("sizing memory"))?.st_size;
         match seals.contains(SEALS) {
             false => Err(foreign("its memory is not sealed, so that reading it could end this process")),
-            true if seals.contains(SealFlags::WRITE) => Err(foreign("its memory is sealed against writing")),
+            true if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) => {
+                Err(foreign("its memory is sealed against writing"))
+            }
             true if size <= HEADER_BYTES as i64 => Err(foreign("its memory is too small for a header")),
             true => Self::map(file),
         }

@@ -6,7 +6,7 @@
 
 use crate::backing::{Backing, BackingMemory};
 use crate::error::ShmError;
-use crate::layout::{BufferHeader, SLOTS, WRITING, halves, slot_word, whole};
+use crate::layout::{BufferHeader, SLOTS, TURN, WRITING, halves, slot_word, whole};
 use crate::locks::{LockFile, LockName};
 use crate::server::Served;
 use std::path::PathBuf;
@@ -74,6 +74,24 @@ struct LocalLeases {
     readers: u32,
     /// Whether there is a write lease; the description has the lock exclusively. Then `readers` is 0.
     writer: bool,
+    /// Whether a thread waits at the head of the queue; the description has the lock `Queue`.
+    queued: bool,
+}
+
+/// A waiter's place: at the head of the queue, or not yet.
+struct QueuePlace<'a> {
+    buffer: &'a OpenBuffer,
+    head: bool,
+}
+
+impl Drop for QueuePlace<'_> {
+    fn drop(&mut self) {
+        if self.head {
+            self.buffer.lock().queued = false;
+            self.buffer.locks.unlock(LockName::Queue);
+            self.buffer.backing.wake();
+        }
+    }
 }
 
 /// A buffer, open in this process. Dropping it ends the hold.
@@ -121,12 +139,14 @@ impl OpenBuffer {
     }
 
     /// Takes a lease, and waits for it.
+    ///
+    /// One that waits comes before all that ask later, but for one other that waits.
     pub fn acquire(&self, kind: LeaseKind, patience: Patience) -> Result<(), ShmError> {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut place) = (FIRST_PAUSE, QueuePlace { buffer: self, head: false });
         loop {
             // Read before the attempt: a release between the two changes it, and the wait ends at once.
-            let turn = self.backing.load(crate::layout::TURN)?;
-            if self.try_acquire(kind)? {
+            let turn = self.backing.load(TURN)?;
+            if self.attempt(kind, &mut place, patience.left().is_some())? {
                 return Ok(());
             }
             let Some(left) = patience.left() else {
@@ -137,8 +157,20 @@ impl OpenBuffer {
         }
     }
 
-    fn try_acquire(&self, kind: LeaseKind) -> Result<bool, ShmError> {
+    /// Tries to take a lease; otherwise, if the caller `waits`, tries to get to the head of the queue.
+    fn attempt(&self, kind: LeaseKind, place: &mut QueuePlace<'_>, waits: bool) -> Result<bool, ShmError> {
         let mut local = self.lock();
+        let first = place.head || (!local.queued && !self.locks.is_held_elsewhere(LockName::Queue)?);
+        if first && self.try_acquire(&mut local, kind)? {
+            return Ok(true);
+        }
+        if waits && !place.head && !local.queued && self.locks.try_exclusive(LockName::Queue)? {
+            (local.queued, place.head) = (true, true);
+        }
+        Ok(false)
+    }
+
+    fn try_acquire(&self, local: &mut LocalLeases, kind: LeaseKind) -> Result<bool, ShmError> {
         if local.writer || (local.readers > 0 && kind == LeaseKind::Write) {
             return Ok(false);
         }

@@ -67,6 +67,38 @@ fn a_forked_child_with_a_lease_ends_nothing_of_its_parent_s() {
 }
 
 #[test]
+fn a_forked_child_that_lives_on_holds_no_lease_no_place_and_no_file_of_its_parent_s() {
+    for way in WAYS {
+        let name = name("fork-lives");
+        let buffer = by(way).create(&name, 64).unwrap();
+        let (ended, end) = std::io::pipe().unwrap();
+        // SAFETY: the child takes no lock that another thread of the parent may hold, and ends below.
+        let child = match unsafe { libc::fork() } {
+            0 => {
+                drop(end);
+                let _ = std::io::Read::read(&mut &ended, &mut [0]);
+                // SAFETY: ends this process, and runs nothing of the parent's.
+                unsafe { libc::_exit(0) }
+            }
+            child => child,
+        };
+        drop(ended);
+        let other = SharedBuffer::open(&name).unwrap();
+        std::mem::forget(buffer.read::<u8>(..).unwrap());
+        drop(buffer);
+        assert_eq!(other.holders().unwrap().len(), 1);
+        assert!(!other.creator().unwrap().alive);
+        drop(other.try_write::<u8>(..).unwrap());
+        drop(other);
+        assert!(!path(&name).exists());
+        drop(end);
+        // SAFETY: waits for our own child, and reads no status.
+        assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+        assert!(matches!(refused(SharedBuffer::open(&name)), ShmError::NotFound { .. }));
+    }
+}
+
+#[test]
 fn a_forked_child_opens_and_serves_by_itself() {
     for way in WAYS {
         let name = name("fork-open");

@@ -46,6 +46,12 @@ fn a_dead_holder_is_detected_and_its_place_is_taken_again() {
 #[test]
 fn a_dead_lessee_frees_its_lease_and_a_half_written_buffer_is_told() {
     for way in WAYS {
+        crate::common::bounded(move || kill_a_lessee(way));
+    }
+}
+
+fn kill_a_lessee(way: Way) {
+    {
         let name = name("lessee");
         let buffer = by(way).create(&name, 4096).unwrap();
         let mut writer = play("lease", way, &name).ready();

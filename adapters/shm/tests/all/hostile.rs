@@ -2,8 +2,41 @@
 
 use crate::children::play;
 use crate::common::{WAYS, bounded, by, gone, name, refused};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use terrace_shm::{SharedBuffer, ShmError};
+use terrace_shm::{SharedBuffer, ShmError, Way};
+
+#[test]
+fn a_file_that_is_cut_and_grown_all_the_time_ends_no_process() {
+    bounded(|| {
+        let name = name("cuts");
+        let buffer = by(Way::File).create(&name, 1 << 16).unwrap();
+        let (done, path) = (AtomicBool::new(false), crate::common::path(&name));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = fastrand::Rng::with_seed(9);
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    file.set_len(random.u64(0..1 << 17)).unwrap();
+                }
+            });
+            let typed = |error: ShmError| match error {
+                ShmError::CutShort { .. } | ShmError::Damaged { .. } | ShmError::Torn { .. } => {}
+                ShmError::Foreign { .. } | ShmError::Full { .. } => {}
+                error => panic!("{error}"),
+            };
+            for _ in 0..2000 {
+                buffer.read::<u64>(..).map(|lease| drop(lease.to_vec())).unwrap_or_else(typed);
+                buffer.write::<u64>(..).and_then(|lease| lease.commit()).unwrap_or_else(typed);
+                buffer.holders().map(drop).unwrap_or_else(typed);
+                SharedBuffer::open(&name).map(drop).unwrap_or_else(typed);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        drop(buffer);
+        assert!(!path.exists());
+    });
+}
 
 #[test]
 fn threads_and_processes_race_to_create_open_and_drop_one_name() {

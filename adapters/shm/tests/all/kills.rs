@@ -8,11 +8,12 @@ use terrace_shm::{SharedBuffer, ShmError, Way};
 
 const KILLS: u32 = 1000;
 
-/// Bytes are whole when one number is in all words.
-fn look(buffer: &SharedBuffer) {
+/// Bytes are whole when one number is in all words. Counts buffers that a writer left torn.
+fn look(buffer: &SharedBuffer, torn: &mut u32) {
     match buffer.read::<u64>(..) {
         Ok(lease) => assert!(lease.iter().all(|number| *number == lease[0]), "half new"),
         Err(ShmError::Torn { .. }) => {
+            *torn += 1;
             buffer.write_after_crash::<u64>(..).expect("a lease").fill(7);
             assert!(buffer.read::<u64>(..).expect("whole").iter().all(|number| *number == 7));
         }
@@ -21,21 +22,21 @@ fn look(buffer: &SharedBuffer) {
 }
 
 /// Kills a writer of a buffer that this process holds.
-fn kill_a_writer(buffer: &SharedBuffer, random: &mut fastrand::Rng) {
+fn kill_a_writer(buffer: &SharedBuffer, random: &mut fastrand::Rng, torn: &mut u32) {
     let mut writer = play("write", buffer.way(), buffer.name());
     if random.bool() {
         writer = writer.ready();
     }
     sleep(Duration::from_micros(random.u64(0..3000)));
-    look(buffer);
+    look(buffer, torn);
     writer.kill();
-    look(buffer);
+    look(buffer, torn);
     let holders = buffer.holders().expect("holders");
     assert!(holders.iter().all(|holder| holder.alive == (holder.pid == std::process::id())));
 }
 
 /// Kills a creator that writes, while this process opens its buffer.
-fn kill_a_creator(way: Way, name: &str, random: &mut fastrand::Rng) {
+fn kill_a_creator(way: Way, name: &str, random: &mut fastrand::Rng, torn: &mut u32) {
     let mut creator = play("create-and-write", way, name);
     if random.bool() {
         creator = creator.ready();
@@ -44,7 +45,7 @@ fn kill_a_creator(way: Way, name: &str, random: &mut fastrand::Rng) {
     let before = SharedBuffer::open(name);
     creator.kill();
     match before {
-        Ok(buffer) => look(&buffer),
+        Ok(buffer) => look(&buffer, torn),
         Err(ShmError::NotFound { .. }) => {}
         Err(error) => panic!("{error}"),
     }
@@ -53,16 +54,19 @@ fn kill_a_creator(way: Way, name: &str, random: &mut fastrand::Rng) {
 
 fn survive(way: Way) {
     let mut random = fastrand::Rng::with_seed(way as u64 + 1);
+    let mut torn = 0;
     let (held, created) = (name("killed"), name("creator-killed"));
     let buffer = by(way).create(&held, 1 << 16).unwrap();
     for kill in 0..KILLS {
         if kill % 2 == 0 {
-            kill_a_writer(&buffer, &mut random);
+            kill_a_writer(&buffer, &mut random, &mut torn);
         } else {
-            kill_a_creator(way, &created, &mut random);
+            kill_a_creator(way, &created, &mut random, &mut torn);
         }
     }
     drop(buffer);
+    println!("{torn} of {KILLS} kills left a torn buffer");
+    assert!(torn > 0 || way == Way::File, "no kill hit a write");
     for name in [&held, &created] {
         assert!(matches!(refused(SharedBuffer::open(name)), ShmError::NotFound { .. }));
         assert_eq!(left(&format!("{}{name}", if way == Way::Memfd { "" } else { "." })), [""; 0], "{}", uid());

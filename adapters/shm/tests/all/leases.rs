@@ -57,6 +57,29 @@ fn a_waiter_gets_the_lease_when_it_is_released() {
 }
 
 #[test]
+fn one_that_waits_comes_before_those_that_ask_later() {
+    for way in WAYS {
+        bounded(move || {
+            let name = name("queue");
+            let (one, two) = (by(way).create(&name, 64).unwrap(), SharedBuffer::open(&name).unwrap());
+            for (waits, asks) in [(&one, &two), (&one, &one), (&two, &one)] {
+                let held = one.read::<u8>(..).unwrap();
+                thread::scope(|scope| {
+                    let writer = scope.spawn(|| drop(waits.write::<u8>(..).unwrap()));
+                    crate::common::until("the writer waits", || asks.try_read::<u8>(..).is_err());
+                    drop(held);
+                    writer.join().unwrap();
+                });
+                // One that gives up leaves the queue.
+                let held = one.read::<u8>(..).unwrap();
+                assert!(matches!(refused(waits.write_timeout::<u8>(.., SHORT)), ShmError::Busy { .. }));
+                drop((held, asks.try_read::<u8>(..).unwrap()));
+            }
+        });
+    }
+}
+
+#[test]
 fn threads_and_holds_count_without_losing_one() {
     for way in WAYS {
         bounded(move || {

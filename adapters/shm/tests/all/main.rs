@@ -8,6 +8,7 @@ mod files;
 mod forks;
 mod holders;
 mod hostile;
+mod impostors;
 mod kills;
 mod leases;
 mod peers;
