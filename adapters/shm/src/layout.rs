@@ -216,6 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn sizes_that_no_memory_has_are_damage() {
+        let name = BufferName::new("x").unwrap();
+        for bytes in [0, u64::MAX, u64::MAX - 4095, 1 << 63, i64::MAX as u64] {
+            let mut words = [0; FIXED_WORDS];
+            words[..6].copy_from_slice(&[MAGIC[0], MAGIC[1], VERSION, 1, halves(bytes)[0], halves(bytes)[1]]);
+            assert!(matches!(BufferHeader::parse(&words, &name), Err(ShmError::Damaged { .. })), "{bytes}");
+        }
+    }
+
+    #[test]
     fn the_table_of_holders_lies_inside_the_header() {
         assert!(slot_word(SLOTS as u32 - 1) + SLOT_WORDS <= HEADER_WORDS && TURN < FIRST_SLOT);
     }

@@ -41,7 +41,13 @@ fn a_file_cut_short_under_a_write_lease_is_told_by_its_commit() {
     lease.fill(1);
     cut(&name, 5000);
     assert!(matches!(refused(lease.commit()), ShmError::CutShort { found: 5000, .. }));
-    drop(buffer);
+    // The same with a header that is gone.
+    let over = crate::common::name("over-write");
+    let buffer = by(Way::File).create(&over, 10_000).unwrap();
+    let lease = buffer.write::<u8>(..).unwrap();
+    OpenOptions::new().write(true).open(path(&over)).unwrap().write_all(&[0xff; 8]).unwrap();
+    assert!(matches!(refused(lease.commit()), ShmError::Damaged { .. }));
+    fs::remove_file(path(&over)).unwrap();
 }
 
 #[test]
@@ -80,8 +86,11 @@ fn what_else_stands_at_the_path_is_told_and_stays() {
     fs::create_dir(&path).unwrap();
     told("a folder");
     fs::remove_dir(&path).unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
-    told("a link");
+    let other = crate::common::name("other");
+    let buffer = by(Way::File).create(&other, 1).unwrap();
+    std::os::unix::fs::symlink(crate::common::path(&other), &path).unwrap();
+    told("a link, even to a buffer");
+    drop(buffer);
     fs::remove_file(&path).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     told("a socket");

@@ -1,7 +1,7 @@
 //! Races of many threads and processes on one name.
 
 use crate::children::play;
-use crate::common::{WAYS, bounded, by, gone, name, refused};
+use crate::common::{WAYS, bounded, by, gone, name, path, refused};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use terrace_shm::{SharedBuffer, ShmError, Way};
@@ -49,6 +49,7 @@ fn threads_and_processes_race_to_create_open_and_drop_one_name() {
                     scope.spawn(|| {
                         for _ in 0..60 {
                             let buffer = by(way).open_or_create(&name, 4096).unwrap();
+                            assert!(way == Way::Memfd || path(&name).exists(), "not one that lost its name");
                             let mut lease = buffer.write::<u64>(..).unwrap();
                             assert!(lease.iter().all(|count| *count == lease[0]));
                             let next = lease[0] + 1;

@@ -96,6 +96,8 @@ fn a_holder_that_is_stopped_keeps_no_opener_waiting_while_another_lives() {
         let signal = |signal: &str, pid: u32| {
             let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
             assert!(sent.success());
+            let stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+            until("the signal arrives", || stopped() == (signal == "-STOP"));
         };
         signal("-STOP", creator.pid());
         for _ in 0..20 {
