@@ -11,12 +11,12 @@ use crate::error::ShmError;
 use crate::layout::{FIXED_WORDS, HEADER_BYTES};
 use crate::locks::{LockFile, LockName};
 use crate::memory::{has_room, no_proc};
-use crate::name::{BufferName, FOLDER};
+use crate::name::FOLDER;
 use crate::socket::NameSearch;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,29 +25,39 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A file, open to read and write, and its own description's locks.
+///
+/// The drop of the last holder's removes it.
 #[derive(Debug)]
-pub struct ShmFile(Arc<OwnedFd>);
+pub struct ShmFile {
+    file: Arc<OwnedFd>,
+    /// The path, once this description has `Life` shared.
+    path: Option<PathBuf>,
+}
 
 impl ShmFile {
-    /// Makes a file without a name, full of zeros; the file system reserves all of it now.
-    pub fn create(name: &BufferName, whole_bytes: u64) -> Result<Self, ShmError> {
-        has_room(name, whole_bytes)?;
+    /// Makes a file without a name, full of zeros, with `Life` shared.
+    ///
+    /// The file system reserves all of it now.
+    pub fn create(search: &NameSearch<'_>, whole_bytes: u64) -> Result<Self, ShmError> {
+        has_room(search.name, whole_bytes)?;
         let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
         let file = rustix::fs::open(FOLDER, flags, mode).map_err(ShmError::system("making a file in /dev/shm"))?;
         rustix::fs::fchmod(&file, mode).map_err(ShmError::system("setting a file's mode"))?;
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, whole_bytes)
             .map_err(ShmError::system("reserving memory in /dev/shm"))?;
-        Ok(Self(Arc::new(file)))
+        let made = Self { file: Arc::new(file), path: Some(search.name.path(search.owner)) };
+        made.locks().try_shared(LockName::Life)?;
+        Ok(made)
     }
 
     /// Its locks.
     pub fn locks(&self) -> LockFile {
-        LockFile::new(self.0.clone())
+        LockFile::new(self.file.clone())
     }
 
     /// Gives the file its name. `Exists` where a living holder has it, `Squatted` where another user has.
     pub fn link(&self, search: &NameSearch<'_>) -> Result<(), ShmError> {
-        let (from, to) = (format!("/proc/self/fd/{}", self.0.as_raw_fd()), search.name.path(search.owner));
+        let (from, to) = (format!("/proc/self/fd/{}", self.file.as_raw_fd()), search.name.path(search.owner));
         loop {
             match rustix::fs::linkat(CWD, &from, CWD, &to, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) => return Ok(()),
@@ -69,7 +79,7 @@ impl ShmFile {
     pub fn open(search: &NameSearch<'_>) -> Result<Self, ShmError> {
         let (path, deadline) = (search.name.path(search.owner), Instant::now() + search.patience);
         loop {
-            let file = Self(Arc::new(open_checked(search, &path)?));
+            let mut file = Self { file: Arc::new(open_checked(search, &path)?), path: None };
             let locks = file.locks();
             if locks.try_exclusive(LockName::Life)? {
                 file.is_ours(search)?;
@@ -77,19 +87,13 @@ impl ShmFile {
                 return Err(search.not_found());
             }
             if locks.try_shared(LockName::Life)? && is_same(&path, file.as_fd()) {
+                file.path = Some(path);
                 return Ok(file);
             }
             if Instant::now() > deadline {
                 return Err(search.silent());
             }
             sleep(PAUSE);
-        }
-    }
-
-    /// Removes the file if no holder is left. Caller must have released `Life`.
-    pub fn remove_if_last(&self, path: &Path) {
-        if self.locks().try_exclusive(LockName::Life).unwrap_or(false) {
-            self.remove(path);
         }
     }
 
@@ -154,9 +158,21 @@ impl ShmFile {
     }
 }
 
+impl Drop for ShmFile {
+    fn drop(&mut self) {
+        let Some(path) = self.path.take() else { return };
+        // Released before the question whether others have it: of two that end at once, the second then finds none.
+        let locks = self.locks();
+        locks.unlock(LockName::Life);
+        if locks.try_exclusive(LockName::Life).unwrap_or(false) {
+            self.remove(&path);
+        }
+    }
+}
+
 impl AsFd for ShmFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.file.as_fd()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::buffer::SharedBuffer;
 use crate::error::ShmError;
 use crate::file::ShmFile;
 use crate::layout::{BufferHeader, Element, HEADER_BYTES, USERS, Way};
-use crate::locks::{LockFile, LockName};
+use crate::locks::LockFile;
 use crate::memory::{SealedMemory, reopen};
 use crate::name::BufferName;
 use crate::server::serve;
@@ -164,12 +164,15 @@ impl ShmOptions {
         }
     }
 
-    /// Opens a buffer, or creates it where there is none. What is opened must have `bytes` bytes.
+    /// Opens a buffer, or creates it where there is none.
+    ///
+    /// What is opened must have `bytes` bytes and this user as owner.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`create`](Self::create).
     pub fn open_or_create(&self, name: &str, bytes: usize) -> Result<SharedBuffer, ShmError> {
-        let opens = self.clone().expect_bytes(bytes);
+        // What another user owns cannot be created here.
+        let opens = Self { owner: None, ..self.clone().expect_bytes(bytes) };
         loop {
             match opens.open(name) {
                 Err(ShmError::NotFound { .. }) => {}
@@ -195,18 +198,18 @@ impl ShmOptions {
         let header = self.accepted(&backing)?;
         let locks = LockFile::new(Arc::new(reopen(file.as_fd())?));
         let slot = take_slot(&backing, &locks, milliseconds())?;
-        let mut buffer = OpenBuffer::new(backing, header, locks, slot, None);
+        let mut buffer = OpenBuffer::new(backing, header, locks, slot);
         buffer.served = Some(serve(received.listener, file, &buffer.header)?);
         Ok(SharedBuffer::new(buffer))
     }
 
     fn open_file(&self, search: &NameSearch<'_>) -> Result<SharedBuffer, ShmError> {
         let file = ShmFile::open(search)?;
-        let (locks, path, whole_bytes) = (file.locks(), search.name.path(search.owner), file.length());
+        let (locks, whole_bytes) = (file.locks(), file.length());
         let backing = Backing { memory: BackingMemory::File(file), name: search.name.clone(), whole_bytes };
         let header = self.accepted(&backing)?;
         let slot = take_slot(&backing, &locks, milliseconds())?;
-        Ok(SharedBuffer::new(OpenBuffer::new(backing, header, locks, slot, Some(path))))
+        Ok(SharedBuffer::new(OpenBuffer::new(backing, header, locks, slot)))
     }
 
     /// The header, if it is what this opener expects.
@@ -232,7 +235,7 @@ fn create_sealed(search: &NameSearch<'_>, header: BufferHeader) -> Result<Shared
     backing.format(&header)?;
     let locks = LockFile::new(Arc::new(reopen(file.as_fd())?));
     let slot = take_slot(&backing, &locks, header.since)?;
-    let mut buffer = OpenBuffer::new(backing, header, locks, slot, None);
+    let mut buffer = OpenBuffer::new(backing, header, locks, slot);
     // The last step: from now on openers find all of it.
     let listener = listen(search)?;
     buffer.served = Some(serve(listener, file, &buffer.header)?);
@@ -240,18 +243,17 @@ fn create_sealed(search: &NameSearch<'_>, header: BufferHeader) -> Result<Shared
 }
 
 fn create_file(search: &NameSearch<'_>, header: BufferHeader) -> Result<SharedBuffer, ShmError> {
-    let file = ShmFile::create(search.name, header.whole_bytes())?;
-    let (locks, path) = (file.locks(), search.name.path(search.owner));
+    let file = ShmFile::create(search, header.whole_bytes())?;
+    let locks = file.locks();
     let backing =
         Backing { memory: BackingMemory::File(file), name: search.name.clone(), whole_bytes: header.whole_bytes() };
     backing.format(&header)?;
-    locks.try_shared(LockName::Life)?;
     let slot = take_slot(&backing, &locks, header.since)?;
     if let BackingMemory::File(file) = &backing.memory {
         // The last step: from now on openers find all of it.
         file.link(search)?;
     }
-    Ok(SharedBuffer::new(OpenBuffer::new(backing, header, locks, slot, Some(path))))
+    Ok(SharedBuffer::new(OpenBuffer::new(backing, header, locks, slot)))
 }
 
 const _: () = assert!(HEADER_BYTES == crate::pages::PAGE_BYTES);

@@ -4,12 +4,11 @@
 //! and slot are free at once.
 //! Asks from below: locks of a description for what processes exclude, a mutex for what threads do.
 
-use crate::backing::{Backing, BackingMemory};
+use crate::backing::Backing;
 use crate::error::ShmError;
 use crate::layout::{BufferHeader, SLOTS, TURN, WRITING, halves, slot_word, whole};
 use crate::locks::{LockFile, LockName};
 use crate::server::Served;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -107,8 +106,6 @@ pub struct OpenBuffer {
     locks: LockFile,
     /// The slot whose lock this description holds.
     slot: u32,
-    /// The file's path, for [`Way::File`](crate::Way::File).
-    path: Option<PathBuf>,
     local: Mutex<LocalLeases>,
 }
 
@@ -134,8 +131,8 @@ pub fn milliseconds() -> u64 {
 
 impl OpenBuffer {
     /// A buffer whose slot is taken.
-    pub fn new(backing: Backing, header: BufferHeader, locks: LockFile, slot: u32, path: Option<PathBuf>) -> Self {
-        Self { served: None, backing, header, locks, slot, path, local: Mutex::default() }
+    pub fn new(backing: Backing, header: BufferHeader, locks: LockFile, slot: u32) -> Self {
+        Self { served: None, backing, header, locks, slot, local: Mutex::default() }
     }
 
     /// Takes a lease, and waits for it.
@@ -266,9 +263,6 @@ impl Drop for OpenBuffer {
         _ = self.backing.store(slot_word(self.slot), 0);
         self.locks.unlock_all();
         self.backing.wake();
-        if let (BackingMemory::File(file), Some(path)) = (&self.backing.memory, &self.path) {
-            file.remove_if_last(path);
-        }
     }
 }
 

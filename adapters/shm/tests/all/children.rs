@@ -115,6 +115,7 @@ fn perform(role: &str, options: &ShmOptions, name: &str) {
         "open" => holds(options.open(name).expect("there")),
         "write" => writes(&options.open(name).expect("there")),
         "create-and-write" => writes(&options.create(name, 1 << 16).expect("free")),
+        "starve" => starves(&options.create(name, 4096).expect("free")),
         "lease" => leases(&options.open(name).expect("there")),
         "churn" => churns(options, name),
         "tell" => say(&match options.open(name) {
@@ -138,6 +139,16 @@ fn holds(buffer: SharedBuffer) {
     say("ready");
     wait();
     drop(buffer);
+}
+
+/// Opens files until no descriptor is left, and closes them when the parent says so.
+fn starves(buffer: &SharedBuffer) {
+    let files: Vec<_> = std::iter::repeat_with(|| std::fs::File::open("/dev/null")).map_while(Result::ok).collect();
+    say("ready");
+    wait();
+    drop(files);
+    assert_eq!(buffer.bytes(), 4096);
+    wait();
 }
 
 /// Takes a write lease, writes half of it, and waits to be killed.

@@ -1,6 +1,7 @@
 //! A forked child is refused, and its drops do nothing to its parent's holds.
 
-use crate::common::{WAYS, by, name, path, refused};
+use crate::common::{WAYS, bounded, by, name, path, refused};
+use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_shm::{Offset, SharedBuffer, ShmError, Way};
 
 /// Forks; the child does `work` and ends.
@@ -95,6 +96,40 @@ fn a_forked_child_that_lives_on_holds_no_lease_no_place_and_no_file_of_its_paren
         // SAFETY: waits for our own child, and reads no status.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
         assert!(matches!(refused(SharedBuffer::open(&name)), ShmError::NotFound { .. }));
+    }
+}
+
+#[test]
+fn forks_in_the_middle_of_other_threads_calls_harm_neither() {
+    for way in WAYS {
+        bounded(move || {
+            let (shared, done) = (by(way).create(&name("fork-middle"), 4096).unwrap(), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        while !done.load(Ordering::Relaxed) {
+                            let mut lease = shared.write::<u64>(..).unwrap();
+                            let next = lease[0] + 1;
+                            lease.fill(next);
+                            drop(lease);
+                            drop(SharedBuffer::open(shared.name()).unwrap());
+                        }
+                    });
+                }
+                for _ in 0..40 {
+                    let own = name("fork-middle-own");
+                    in_child(&shared, |shared| {
+                        assert!(matches!(refused(shared.read::<u8>(..)), ShmError::Forked { .. }));
+                        let made = by(way).create(&own, 64).unwrap();
+                        made.write::<u8>(..).unwrap().fill(1);
+                        assert_eq!(SharedBuffer::open(&own).unwrap().read::<u8>(..).unwrap()[..], [1; 64]);
+                    });
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+            let lease = shared.read::<u64>(..).unwrap();
+            assert!(lease.iter().all(|count| *count == lease[0]));
+        });
     }
 }
 

@@ -39,6 +39,35 @@ fn a_file_that_is_cut_and_grown_all_the_time_ends_no_process() {
 }
 
 #[test]
+fn openers_that_are_refused_while_the_last_holder_drops_leave_no_file_behind() {
+    bounded(|| {
+        let name = name("refused");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        match refused(by(Way::File).expect_bytes(2).open(&name)) {
+                            ShmError::OtherSize { .. } | ShmError::NotFound { .. } => {}
+                            error => panic!("{error}"),
+                        }
+                        drop(by(Way::File).create(&name, 1));
+                    }
+                });
+            }
+            for _ in 0..500 {
+                match by(Way::File).create(&name, 1) {
+                    Ok(_) | Err(ShmError::Exists { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(crate::common::left(&name), [""; 0]);
+    });
+}
+
+#[test]
 fn threads_and_processes_race_to_create_open_and_drop_one_name() {
     for way in WAYS {
         bounded(move || {

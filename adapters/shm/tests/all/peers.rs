@@ -112,6 +112,18 @@ fn a_holder_that_is_stopped_keeps_no_opener_waiting_while_another_lives() {
 }
 
 #[test]
+fn a_holder_without_descriptors_answers_when_it_has_some_again() {
+    bounded(|| {
+        let name = name("starved");
+        let mut creator = play("starve", Way::Memfd, &name).ready();
+        assert!(matches!(refused(by(Way::Memfd).patience(SHORT).open(&name)), ShmError::Silent { .. }));
+        creator.go_on();
+        drop(by(Way::Memfd).patience(Duration::from_secs(60)).open(&name).unwrap());
+        assert!(creator.ends_well());
+    });
+}
+
+#[test]
 fn a_hundred_openers_at_once_are_all_answered() {
     bounded(|| {
         let name = name("hundred");

@@ -44,6 +44,11 @@ fn the_holder_s_user_is_checked_too() {
     assert!(matches!(refused(SharedBuffer::open(&name)), ShmError::NotFound { uid: 0, .. }), "not one of ours");
     let opened = SharedBuffer::options().owner(65534).open(&name).unwrap();
     assert_eq!((opened.owner(), opened.bytes()), (65534, 4096));
+    drop(opened);
+    // What is created here is this user's, also beside another's of the same name.
+    let own = SharedBuffer::options().owner(65534).open_or_create(&name, 8).unwrap();
+    assert_eq!((own.owner(), own.bytes()), (0, 8));
+    drop(SharedBuffer::options().owner(65534).open_or_create(&name, 8).unwrap());
     let closed = crate::common::name("closed");
     let _closed = play_as_nobody("create", Way::Memfd, &closed).ready();
     let error = refused(SharedBuffer::options().owner(65534).open(&closed));
