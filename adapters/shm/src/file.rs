@@ -83,7 +83,7 @@ impl ShmFile {
             let locks = file.locks();
             if locks.try_exclusive(LockName::Life)? {
                 file.is_ours(search)?;
-                file.remove(&path);
+                file.remove(&path).map_err(ShmError::system("removing the file of dead holders"))?;
                 return Err(search.not_found());
             }
             if locks.try_shared(LockName::Life)? && is_same(&path, file.as_fd()) {
@@ -98,10 +98,8 @@ impl ShmFile {
     }
 
     /// Removes the file, unless the name is another file's by now. Caller must hold `Life` exclusively.
-    fn remove(&self, path: &Path) {
-        if is_same(path, self.as_fd()) {
-            _ = rustix::fs::unlink(path);
-        }
+    fn remove(&self, path: &Path) -> Result<(), Errno> {
+        if is_same(path, self.as_fd()) { rustix::fs::unlink(path) } else { Ok(()) }
     }
 
     /// Whether a file without holders may be removed: it begins as ours do, or is what a cut left of one.
@@ -165,7 +163,8 @@ impl Drop for ShmFile {
         let locks = self.locks();
         locks.unlock(LockName::Life);
         if locks.try_exclusive(LockName::Life).unwrap_or(false) {
-            self.remove(&path);
+            // What stays is removed by the next that asks for the name, or told there.
+            _ = self.remove(&path);
         }
     }
 }

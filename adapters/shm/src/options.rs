@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How long an opener waits for a holder's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What longer patience is cut to: a day, which every clock can add.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Options for creating and opening shared buffers.
 ///
@@ -103,7 +105,7 @@ impl ShmOptions {
         self
     }
 
-    /// How long an opener waits for a holder's answer; 2 seconds unless set.
+    /// How long an opener waits for a holder's answer; 2 seconds unless set, a day at most.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -187,7 +189,12 @@ impl ShmOptions {
     }
 
     fn search<'a>(&'a self, name: &'a BufferName, owner: u32) -> NameSearch<'a> {
-        NameSearch { name, owner, users: &self.users, patience: self.patience.unwrap_or(PATIENCE) }
+        NameSearch {
+            name,
+            owner,
+            users: &self.users,
+            patience: self.patience.unwrap_or(PATIENCE).min(LONGEST_PATIENCE),
+        }
     }
 
     fn open_sealed(&self, search: &NameSearch<'_>) -> Result<SharedBuffer, ShmError> {
@@ -195,7 +202,7 @@ impl ShmOptions {
         let memory = SealedMemory::open(search.name, received.memory)?;
         let (file, whole_bytes) = (memory.file(), memory.whole_bytes() as u64);
         let backing = Backing { memory: BackingMemory::Sealed(memory), name: search.name.clone(), whole_bytes };
-        let header = self.accepted(&backing)?;
+        let header = self.accepted(search, &backing)?;
         let locks = LockFile::new(Arc::new(reopen(file.as_fd())?));
         let slot = take_slot(&backing, &locks, milliseconds())?;
         let mut buffer = OpenBuffer::new(backing, header, locks, slot);
@@ -207,14 +214,17 @@ impl ShmOptions {
         let file = ShmFile::open(search)?;
         let (locks, whole_bytes) = (file.locks(), file.length());
         let backing = Backing { memory: BackingMemory::File(file), name: search.name.clone(), whole_bytes };
-        let header = self.accepted(&backing)?;
+        let header = self.accepted(search, &backing)?;
         let slot = take_slot(&backing, &locks, milliseconds())?;
         Ok(SharedBuffer::new(OpenBuffer::new(backing, header, locks, slot)))
     }
 
     /// The header, if it is what this opener expects.
-    fn accepted(&self, backing: &Backing) -> Result<BufferHeader, ShmError> {
+    fn accepted(&self, search: &NameSearch<'_>, backing: &Backing) -> Result<BufferHeader, ShmError> {
         let header = backing.header()?;
+        if header.owner != search.owner {
+            return Err(ShmError::Damaged { name: backing.name.text(), what: "it states another owner" });
+        }
         let name = || backing.name.text();
         if let Some(asked) = self.expected.map(|asked| asked as u64).filter(|asked| *asked != header.bytes) {
             return Err(ShmError::OtherSize { name: name(), asked, found: header.bytes });

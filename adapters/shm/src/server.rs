@@ -116,15 +116,16 @@ fn run(server: &Server, epoll: &OwnedFd) {
             // No error is left that passes.
             Err(_) => return,
         }
-        let starved = events.iter().any(|event| answer_openers(&server.lock(), event.data.u64()).is_err());
-        if starved {
+        // All of them, also behind one that fails: a peer may have shut its socket down.
+        let failed = events.iter().filter(|event| answer_openers(&server.lock(), event.data.u64()).is_err()).count();
+        if failed > 0 {
             // No descriptor is left for a client: it waits until one is.
             thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// Answers those that wait for one buffer. Fails where the process has no descriptor for them.
+/// Answers those that wait for one buffer. Fails where the process has no descriptor for them, or the socket does not listen.
 fn answer_openers(state: &Listeners, key: u64) -> Result<(), Errno> {
     let Some(offer) = state.offers.get(&key) else { return Ok(()) };
     for _ in 0..AT_ONCE {

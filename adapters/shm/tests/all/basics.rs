@@ -1,6 +1,7 @@
 //! Names, sizes, types, ranges: what is refused, and with which error.
 
 use crate::common::{WAYS, by, gone, name, refused};
+use std::time::Duration;
 use terrace_shm::{NAME_BYTES, Offset, SharedBuffer, ShmError, Way, list};
 
 #[test]
@@ -39,6 +40,18 @@ fn names_that_break_the_rule_are_refused_and_the_rule_is_told() {
     }
     let longest = format!("{:x<80}", name("longest"));
     assert!(WAYS.iter().all(|way| by(*way).create(&longest, 1).is_ok()));
+}
+
+#[test]
+fn no_patience_is_too_long_and_none_is_enough() {
+    for way in WAYS {
+        let name = name("patience");
+        let made = by(way).patience(Duration::MAX).create(&name, 8).unwrap();
+        drop(made.read_timeout::<u8>(.., Duration::MAX).unwrap());
+        drop(made.write_timeout::<u8>(.., Duration::ZERO).unwrap());
+        assert!(by(way).patience(Duration::MAX).open(&name).is_ok());
+        assert!(matches!(by(way).patience(Duration::ZERO).open(&name), Ok(_) | Err(ShmError::Silent { .. })));
+    }
 }
 
 #[test]

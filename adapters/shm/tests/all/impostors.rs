@@ -1,14 +1,16 @@
 //! Holders that keep no rule: what they send, and what they write into the header.
 
-use crate::common::{address, bounded, by, gone, name, refused};
+use crate::common::{address, bounded, by, gone, name, refused, uid};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::io::IoSlice;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::io::{IoSlice, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
 use std::fs::{File, OpenOptions};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::Duration;
 use terrace_shm::{SharedBuffer, ShmError, Way};
@@ -27,10 +29,11 @@ fn memory(bytes: u64, header: &[u8], seals: SealFlags) -> File {
     file
 }
 
-/// A header as the format has it, little-endian: memfd, 4096 bytes.
+/// A header as the format has it, little-endian: memfd, 4096 bytes, this user's.
 fn header() -> Vec<u8> {
     let mut header = b"TERRASHM\x01\0\0\0\x01\0\0\0\0\x10\0\0".to_vec();
     header.resize(4096, 0);
+    header[56..60].copy_from_slice(&uid().to_le_bytes());
     header
 }
 
@@ -77,6 +80,9 @@ fn memory_that_is_no_sealed_buffer_is_refused() {
             assert!(typed, "{bytes} {seals:?}: {error}");
         }
         assert_eq!(told(&memory(8192, &header(), SIZE), None).unwrap().bytes(), 4096, "this one is as it should be");
+        let mut other = header();
+        other[56..60].copy_from_slice(&(uid() + 1).to_le_bytes());
+        assert!(matches!(refused(told(&memory(8192, &other, SIZE), None)), ShmError::Damaged { .. }), "another owner");
         // No memory at all: a file, a folder, a socket, a pipe.
         let folder = File::open("/tmp").unwrap();
         let file = OpenOptions::new().read(true).open(std::env::current_exe().unwrap()).unwrap();
@@ -113,6 +119,33 @@ fn a_descriptor_that_does_not_listen_at_the_name_is_refused() {
             // The end of the pipe is seen once no copy is left.
             assert_eq!(std::io::Read::read(&mut &pipe.0, &mut [0]).unwrap(), 0);
         }
+    });
+}
+
+#[test]
+fn a_peer_that_shuts_one_socket_down_keeps_no_other_buffer_from_being_opened() {
+    bounded(|| {
+        let names: Vec<_> = (0..3).map(|_| name("shut")).collect();
+        let made: Vec<_> = names.iter().map(|name| by(Way::Memfd).create(name, 4096).unwrap()).collect();
+        for name in &names[..2] {
+            let client = UnixStream::connect_addr(&address(name)).unwrap();
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut bytes = [0; 16];
+            let mut bytes = [IoSliceMut::new(&mut bytes)];
+            rustix::net::recvmsg(&client, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+            let files = control.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(files) => Some(files),
+                _ => None,
+            });
+            let files: Vec<OwnedFd> = files.flatten().collect();
+            rustix::net::shutdown(&files[1], rustix::net::Shutdown::Both).unwrap();
+            assert!(matches!(refused(SharedBuffer::open(name)), ShmError::NotFound { .. }), "it does not listen");
+        }
+        for _ in 0..20 {
+            assert_eq!(SharedBuffer::open(&names[2]).unwrap().bytes(), 4096);
+        }
+        drop(made);
     });
 }
 
