@@ -10,7 +10,7 @@
 use crate::error::ShmError;
 use crate::layout::BufferHeader;
 use crate::socket::{accept, answer, peer};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -116,8 +116,8 @@ fn run(server: &Server, epoll: &OwnedFd) {
             // No error is left that passes.
             Err(_) => return,
         }
-        // All of them, also behind one that fails: a peer may have shut its socket down.
-        let failed = events.iter().filter(|event| answer_openers(&server.lock(), event.data.u64()).is_err()).count();
+        // All of them, also behind one that fails.
+        let failed = events.iter().filter(|event| answer_openers(&server.lock(), event).is_err()).count();
         if failed > 0 {
             // No descriptor is left for a client: it waits until one is.
             thread::sleep(Duration::from_millis(10));
@@ -125,9 +125,14 @@ fn run(server: &Server, epoll: &OwnedFd) {
     }
 }
 
-/// Answers those that wait for one buffer. Fails where the process has no descriptor for them, or the socket does not listen.
-fn answer_openers(state: &Listeners, key: u64) -> Result<(), Errno> {
+/// Answers those that wait for one buffer. Fails where the process has no descriptor for them.
+fn answer_openers(state: &Listeners, event: &Event) -> Result<(), Errno> {
+    let (key, flags) = (event.data.u64(), event.flags);
     let Some(offer) = state.offers.get(&key) else { return Ok(()) };
+    if let Some(epoll) = state.epoll.as_ref().filter(|_| flags.contains(EventFlags::HUP)) {
+        // A peer shut the socket down, for all: it would be ready for ever, and bring no opener.
+        _ = epoll::delete(epoll, &offer.listener);
+    }
     for _ in 0..AT_ONCE {
         let client = match accept(offer.listener.as_fd()) {
             Ok(Some(client)) => client,

@@ -18,6 +18,8 @@ fn a_dead_creator_is_detected_and_holders_go_on_serving_opens() {
         assert!(holders.iter().any(|holder| holder.is_creator && !holder.alive));
         // A third process opens it from this one, and a fourth from the third.
         let third = play("open", way, &name).ready();
+        let told = buffer.creator().unwrap();
+        assert_eq!((told.pid, told.alive, told.is_creator), (creator.pid(), false, true), "the third has its place");
         drop(buffer);
         let again = SharedBuffer::open(&name).unwrap();
         drop((third, again));
