@@ -19,9 +19,6 @@ use std::thread;
 use std::time::Duration;
 use terrace_guard::Process;
 
-/// Openers that are answered before others have their turn.
-const AT_ONCE: usize = 64;
-
 /// The server of one process. A forked child finds its parent's, and makes the next in the chain.
 struct Server {
     process: Process,
@@ -117,7 +114,7 @@ fn run(server: &Server, epoll: &OwnedFd) {
             Err(_) => return,
         }
         // All of them, also behind one that fails.
-        let failed = events.iter().filter(|event| answer_openers(&server.lock(), event).is_err()).count();
+        let failed = events.iter().filter(|event| answer_opener(&server.lock(), event).is_err()).count();
         if failed > 0 {
             // No descriptor is left for a client: it waits until one is.
             thread::sleep(Duration::from_millis(10));
@@ -125,24 +122,24 @@ fn run(server: &Server, epoll: &OwnedFd) {
     }
 }
 
-/// Answers those that wait for one buffer. Fails where the process has no descriptor for them.
-fn answer_openers(state: &Listeners, event: &Event) -> Result<(), Errno> {
+/// Answers one of those that wait for a buffer; others are the next event. Fails where no descriptor is left for it.
+fn answer_opener(state: &Listeners, event: &Event) -> Result<(), Errno> {
     let (key, flags) = (event.data.u64(), event.flags);
     let Some(offer) = state.offers.get(&key) else { return Ok(()) };
     if let Some(epoll) = state.epoll.as_ref().filter(|_| flags.contains(EventFlags::HUP)) {
         // A peer shut the socket down, for all: it would be ready for ever, and bring no opener.
         _ = epoll::delete(epoll, &offer.listener);
     }
-    for _ in 0..AT_ONCE {
-        let client = match accept(offer.listener.as_fd()) {
-            Ok(Some(client)) => client,
-            Ok(None) => return Ok(()),
-            // The client went away.
-            Err(Errno::CONNABORTED | Errno::INTR) => continue,
-            Err(error) => return Err(error),
-        };
-        let allowed = peer(client.as_fd()).is_ok_and(|peer| offer.users.contains(&peer.uid));
-        answer(client.as_fd(), allowed.then_some([offer.memory.as_fd(), offer.listener.as_fd()]));
-    }
+    // All holders share this setting. A peer that waits in `accept` itself has changed it: then this thread would wait there
+    // too, with the lock, when another holder is faster.
+    _ = rustix::io::ioctl_fionbio(&offer.listener, true);
+    let client = match accept(offer.listener.as_fd()) {
+        Ok(Some(client)) => client,
+        // Another holder was faster, or the client went away.
+        Ok(None) | Err(Errno::CONNABORTED | Errno::INTR) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let allowed = peer(client.as_fd()).is_ok_and(|peer| offer.users.contains(&peer.uid));
+    answer(client.as_fd(), allowed.then_some([offer.memory.as_fd(), offer.listener.as_fd()]));
     Ok(())
 }

@@ -128,18 +128,7 @@ fn a_peer_that_shuts_one_socket_down_keeps_no_other_buffer_from_being_opened() {
         let names: Vec<_> = (0..3).map(|_| name("shut")).collect();
         let made: Vec<_> = names.iter().map(|name| by(Way::Memfd).create(name, 4096).unwrap()).collect();
         for name in &names[..2] {
-            let client = UnixStream::connect_addr(&address(name)).unwrap();
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let mut bytes = [0; 16];
-            let mut bytes = [IoSliceMut::new(&mut bytes)];
-            rustix::net::recvmsg(&client, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
-            let files = control.drain().filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(files) => Some(files),
-                _ => None,
-            });
-            let files: Vec<OwnedFd> = files.flatten().collect();
-            rustix::net::shutdown(&files[1], rustix::net::Shutdown::Both).unwrap();
+            rustix::net::shutdown(listener_of(name), rustix::net::Shutdown::Both).unwrap();
             assert!(matches!(refused(SharedBuffer::open(name)), ShmError::NotFound { .. }), "it does not listen");
         }
         for _ in 0..20 {
@@ -152,6 +141,39 @@ fn a_peer_that_shuts_one_socket_down_keeps_no_other_buffer_from_being_opened() {
         });
         drop(made);
     });
+}
+
+#[test]
+fn a_peer_that_makes_the_socket_wait_stops_no_holder() {
+    bounded(|| {
+        let name = name("waits");
+        let made = by(Way::Memfd).create(&name, 4096).unwrap();
+        // Two holds wake for one opener, and one of them finds none.
+        let second = SharedBuffer::open(&name).unwrap();
+        let listener = listener_of(&name);
+        rustix::io::ioctl_fionbio(&listener, false).unwrap();
+        for _ in 0..3 {
+            drop(SharedBuffer::open(&name).unwrap());
+            rustix::io::ioctl_fionbio(&listener, false).unwrap();
+        }
+        drop((made, second, listener));
+        gone(&name);
+    });
+}
+
+/// The socket that listens at a name, as every opener gets it.
+fn listener_of(name: &str) -> OwnedFd {
+    let client = UnixStream::connect_addr(&address(name)).unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; 16];
+    let mut bytes = [IoSliceMut::new(&mut bytes)];
+    rustix::net::recvmsg(&client, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+    let files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    files.flatten().nth(1).unwrap()
 }
 
 /// Processor time of the threads that answer openers in this process, in ticks.
