@@ -1,5 +1,5 @@
 //! Buffers for programs: pools of buffers by size here, of objects and of arrays with feature `pool`;
-//! bytes as numbers with `bytes`.
+//! named memory that processes share with `shm`; bytes as numbers with `bytes`.
 //!
 //! [`BufferPool`]: take a buffer of at least so many bytes, use it, drop it, take it again; buffers of any type.
 //!
@@ -15,6 +15,9 @@
 #[cfg(feature = "bytes")]
 #[doc(inline)]
 pub use terrace_bytes as bytes;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+#[doc(inline)]
+pub use terrace_shm as shm;
 #[cfg(feature = "pool")]
 pub use terrace_pool::{
     ArrayElement, ArrayError, ArrayPool, ArrayPoolBuilder, ArraySizeStats, ArrayStats, FactoryError, Maintenance,

@@ -147,6 +147,7 @@ pub const RUNS: &[Run] = &[
     Run { name: "track", targets: "-p terrace-track --test all --test forked", ..ASAN },
     Run { name: "tracked", targets: "-p terrace-device --features track --test tracked", long: true, ..ASAN },
     Run { name: "file", targets: "-p terrace-file --lib --tests", long: true, ..ASAN },
+    Run { name: "shm", targets: "-p terrace-shm --lib --test all", tests: "--skip kills::", ..ASAN },
     Run { name: "embedded", targets: EMBEDDED_ALL, ..ASAN },
     Run { name: "bytes", targets: "-p terrace-bytes --test all", ..ASAN },
     Run { name: "tests", targets: SHARED, long: true, ..ASAN },
