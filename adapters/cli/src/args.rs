@@ -43,6 +43,9 @@ pub enum Command {
     /// Start a program, or look at a running one: its memory by pool, tier and tag, live.
     #[cfg(target_os = "linux")]
     Top(crate::top::TopArgs),
+    /// Say which named buffers processes share here, and who holds each.
+    #[cfg(target_os = "linux")]
+    Shm(crate::shm::ShmArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -24,6 +24,8 @@ mod progress;
 mod replay;
 mod report;
 mod results;
+#[cfg(target_os = "linux")]
+mod shm;
 mod system;
 mod tiers;
 mod timeline;
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
             Ok(code) => return ExitCode::from(code),
             Err(failure) => Err(failure),
         },
+        #[cfg(target_os = "linux")]
+        Command::Shm(args) => shm::run(&args),
         Command::Bench(BenchCommand::Gpu(args)) => gpu::run(&args),
         Command::Completions { shell } => describe::completions(shell),
         Command::Man { folder } => describe::man(folder.as_deref()),

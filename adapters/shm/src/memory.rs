@@ -121,7 +121,7 @@ pub fn reopen(file: BorrowedFd<'_>) -> Result<OwnedFd, ShmError> {
 
 /// Fails where the machine has less memory left than is asked for.
 ///
-/// Reserving it would have the kernel kill processes. /// What other processes reserve at the same moment is not seen.
+/// Reserving it would have the kernel kill processes. What other processes reserve at the same moment is not seen.
 pub fn has_room(name: &BufferName, bytes: u64) -> Result<(), ShmError> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|_| ShmError::NoProc)?;
     let available =

@@ -4,8 +4,8 @@ use crate::common::{HEADER, Sandbox, stderr, stdout};
 use std::process::{Command, Output, Stdio};
 
 /// Commands that print results; the others print text that another program reads.
-const WITH_RESULTS: [&[&str]; 6] =
-    [&["replay"], &["record", "convert"], &["doctor"], &["estimate"], &["tiers"], &["bench", "gpu"]];
+const WITH_RESULTS: [&[&str]; 7] =
+    [&["replay"], &["record", "convert"], &["doctor"], &["estimate"], &["tiers"], &["bench", "gpu"], &["shm"]];
 
 /// The output of a program; `None` where there is none.
 fn output(program: &str, words: &[&str]) -> Option<Output> {

@@ -14,6 +14,7 @@ mod pages;
 mod recorder;
 mod replay;
 mod report;
+mod shm;
 mod surprises;
 mod tiers;
 #[cfg(target_os = "linux")]
