@@ -43,7 +43,7 @@ pub enum Command {
     /// Start a program, or look at a running one: its memory by pool, tier and tag, live.
     #[cfg(target_os = "linux")]
     Top(crate::top::TopArgs),
-    /// Say which named buffers processes share here, and who holds each.
+    /// Say which named buffers processes share here, and which processes hold each.
     #[cfg(target_os = "linux")]
     Shm(crate::shm::ShmArgs),
     /// Measure.

@@ -1,4 +1,4 @@
-//! `terrace shm`: the named buffers that processes share here, and who holds each.
+//! `terrace shm`: the named buffers that processes share here, and the holders of each.
 //!
 //! Promises upward: every name once, also those of other users and those whose holders are all dead; nothing is changed: a buffer is
 //! held for the moment of a look, and a file that dead holders left stays.

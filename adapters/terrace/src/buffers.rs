@@ -15,15 +15,15 @@
 #[cfg(feature = "bytes")]
 #[doc(inline)]
 pub use terrace_bytes as bytes;
-#[cfg(all(feature = "shm", target_os = "linux"))]
-#[doc(inline)]
-pub use terrace_shm as shm;
 #[cfg(feature = "pool")]
 pub use terrace_pool::{
     ArrayElement, ArrayError, ArrayPool, ArrayPoolBuilder, ArraySizeStats, ArrayStats, FactoryError, Maintenance,
     ObjectError, ObjectFuture, ObjectPool, ObjectPoolBuilder, ObjectStats, Outstanding, PooledObject, RentedArray,
     ReturnError, ReturnRefusal,
 };
+#[cfg(all(feature = "shm", target_os = "linux"))]
+#[doc(inline)]
+pub use terrace_shm as shm;
 
 use std::collections::BTreeMap;
 use std::fmt;

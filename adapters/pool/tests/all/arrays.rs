@@ -48,9 +48,11 @@ fn caps_hold_for_each_size() {
     let small: Vec<_> = (0..3).map(|_| pool.rent(16).unwrap()).collect();
     let large: Vec<_> = (0..3).map(|_| pool.rent(1 << 16).unwrap()).collect();
     let unkept = pool.rent(100).unwrap();
+    let vec = pool.rent(16).unwrap().into_vec();
     let stats = pool.stats();
-    assert_eq!((stats.overflows, stats.overflows_out, stats.out()), (1 + 2 + 1, 4, 7));
+    assert_eq!((stats.overflows, stats.overflows_out, stats.detached, stats.out()), (1 + 2 + 1 + 1, 4, 1, 8));
     drop((small, large, unkept));
+    pool.give_back(vec).unwrap();
     let stats = pool.stats();
     let idle: Vec<_> = stats.sizes.iter().map(|size| (size.len, size.cap, size.idle)).collect();
     assert_eq!((idle, stats.out()), (vec![(16, 2, 2), (1 << 16, 1, 1)], 0));
@@ -73,8 +75,14 @@ fn a_vec_that_comes_back_is_rented_again() {
     assert_eq!((vec.len(), vec.capacity(), pool.stats().detached), (1000, 1024, 1));
     let room = vec.as_ptr();
     pool.give_back(vec).unwrap();
-    assert_eq!(pool.stats().detached, 0);
+    let idle = |pool: &ArrayPool<u16>| pool.stats().sizes.iter().map(|size| (size.len, size.idle)).collect::<Vec<_>>();
+    assert_eq!((pool.stats().detached, idle(&pool)), (0, vec![(1024, 1)]));
     assert_eq!(pool.rent(1000).unwrap().as_ptr(), room);
+    assert_eq!((pool.stats().sizes[0].hits, pool.stats().sizes[0].made), (1, 1));
+    // One that was longer than any size is freed when it comes back.
+    let pool = ArrayPool::<u16>::builder().longest(1024).build();
+    pool.give_back(pool.rent(1100).unwrap().into_vec()).unwrap();
+    assert!(idle(&pool).iter().all(|(_, idle)| *idle == 0));
 }
 
 #[test]
