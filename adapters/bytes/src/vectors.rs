@@ -24,14 +24,26 @@ pub fn has_vectors() -> bool {
     std::is_x86_feature_detected!("avx2")
 }
 
-/// Copies whole vectors past the caches. `to` begins at a multiple of 32, and its length is one.
+/// Fences streaming stores when dropped: also where a type's own code panics between them.
+struct StoreFence;
+
+impl Drop for StoreFence {
+    fn drop(&mut self) {
+        // SAFETY: made only where AVX2 was found, which includes SSE.
+        unsafe { _mm_sfence() };
+    }
+}
+
+/// Copies whole vectors past the caches. The caller must hold a [`StoreFence`].
+///
+/// `to` begins at a multiple of 32, and its length is one.
 #[target_feature(enable = "avx2")]
 fn stream(to: &mut [u8], from: &[u8]) {
     debug_assert!(to.as_ptr().addr().is_multiple_of(32) && to.len().is_multiple_of(32) && to.len() == from.len());
     for (to, from) in to.chunks_exact_mut(32).zip(from.chunks_exact(32)) {
         // SAFETY: `from` has 32 bytes.
         let vector = unsafe { _mm256_loadu_si256(from.as_ptr().cast::<__m256i>()) };
-        // SAFETY: `to` has 32 bytes, at a multiple of 32; the fence at the end of `map` and `repeat` orders the store.
+        // SAFETY: `to` has 32 bytes, at a multiple of 32; the caller's `StoreFence` orders the store.
         unsafe { _mm256_stream_si256(to.as_mut_ptr().cast::<__m256i>(), vector) };
     }
 }
@@ -53,13 +65,14 @@ pub fn map<A: Copy, B: Pod>(from: &[A], to: &mut [B], each: impl Each<A, B>) {
     each.part(&from[..head], &mut to[..head]);
     let mut chunk = ResultChunk([0; CHUNK]);
     let per_chunk = CHUNK / size;
+    // Other threads that are told of the result see streamed bytes as all others.
+    let fence = StoreFence;
     for (from, to) in from[head..whole].chunks(per_chunk).zip(to[head..whole].chunks_mut(per_chunk)) {
         let results: &mut [B] = &mut bytemuck::cast_slice_mut(&mut chunk.0)[..from.len()];
         each.part(from, results);
         stream(bytemuck::cast_slice_mut(to), bytemuck::cast_slice(results));
     }
-    // Other threads that are told of the result see streamed bytes as all others.
-    _mm_sfence();
+    drop(fence);
     each.part(&from[whole..], &mut to[whole..]);
 }
 
@@ -83,8 +96,9 @@ pub fn repeat(to: &mut [u8], pattern: &[u8]) {
     double(&mut chunk.0[..step], pattern);
     chunk.0[..step].rotate_left(turn);
     let (whole, tail) = vectors.split_at_mut(vectors.len() / 32 * 32);
+    let fence = StoreFence;
     whole.chunks_mut(step).for_each(|part| stream(part, &chunk.0[..part.len()]));
-    _mm_sfence();
+    drop(fence);
     let from = whole.len() % step;
     tail.copy_from_slice(&chunk.0[from..from + tail.len()]);
 }
