@@ -1,12 +1,12 @@
 //! Numbers of one type as numbers of another.
 //!
-//! Promises upward: each result is what the type's own conversion gives: rounded to the nearest, ties to even; too large is infinite;
-//! NaN stays NaN.
+//! Promises upward: each result is what the type's own conversion gives: rounded to the nearest, ties to even (doubles as halves: as
+//! `half` rounds them); too large is infinite; NaN stays NaN.
 //! Asks from below: [`f16c`] for halves; `half` for those of doubles.
 
 use crate::each::{ByElement, Each};
 use crate::error::LengthError;
-use crate::f16c;
+use crate::f16c::{self, STAGE};
 use crate::stream;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -71,18 +71,10 @@ impl Each<f16, f64> for Halves {
     }
 }
 
-/// Numbers that are converted by way of `f32`, which holds both types' numbers exactly.
-const STAGE: usize = 256;
-
 impl Each<f16, bf16> for Halves {
     #[inline(always)]
     fn part(&self, from: &[f16], to: &mut [bf16]) {
-        let mut stage = [0.0; STAGE];
-        for (from, to) in from.chunks(STAGE).zip(to.chunks_mut(STAGE)) {
-            let stage = &mut stage[..from.len()];
-            f16c::widen(from, stage);
-            ByElement(bf16_of).part(stage, to);
-        }
+        f16c::through(from, to, bf16_of);
     }
 }
 
