@@ -16,7 +16,9 @@ fn quantizes<Q: Quantized + Into<i32>>(scale: f32, zero_point: i32) {
     for len in lengths() {
         let mut values: Vec<f32> = bits(len).into_iter().map(|bits| (bits % 100_000) as f32 * 0.013 - 640.0).collect();
         let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5];
-        values.iter_mut().zip(special).for_each(|(value, special)| *value = special);
+        // With low bits, which show where they are taken for an integer's.
+        let nans = [0x7fc0_0001, 0xffc0_00ff, 0x7f80_0003].map(f32::from_bits);
+        values.iter_mut().zip(special.into_iter().chain(nans)).for_each(|(value, special)| *value = special);
         let mut small = vec![Q::of(0); len + 1];
         quantization.quantize(&values, &mut small[1..]).unwrap();
         for (value, small) in values.iter().zip(&small[1..]) {
@@ -60,8 +62,10 @@ fn scales_cover_the_values_they_are_made_of() {
     affine.quantize(&values, &mut small).unwrap();
     assert_eq!(small, [-128, -43, -15, 127]);
     // Of values above 0 alone, 0 is still an integer.
-    assert_eq!(Quantization::<u8>::affine(&[2.0, 4.0]).unwrap().zero_point(), 0);
-    assert_eq!(Quantization::<u8>::affine(&[-2.0, -4.0]).unwrap().zero_point(), 255);
+    let above = Quantization::<u8>::affine(&[2.0, 4.0]).unwrap();
+    assert_eq!((above.scale(), above.zero_point()), (4.0 / 255.0, 0));
+    let below = Quantization::<u8>::affine(&[-2.0, -4.0]).unwrap();
+    assert_eq!((below.scale(), below.zero_point()), (4.0 / 255.0, 255));
     for zeros in [Quantization::<i8>::symmetric(&[0.0; 3]), Quantization::<i8>::affine(&[0.0])] {
         assert_eq!(zeros.unwrap().scale(), 1.0);
     }

@@ -36,9 +36,19 @@ fn what_does_not_fit_is_refused_with_its_place() {
     assert_eq!(view::<u32>(&bytes[3..7]).unwrap_err(), ViewError::Misaligned { offset: 0, align: 4, past: 3 });
     assert_eq!(view::<u32>(&bytes[..7]), Err(ViewError::Remainder { len: 7, size: 4 }));
     assert_eq!(view_mut::<u32>(&mut bytes[..7]).unwrap_err(), ViewError::Remainder { len: 7, size: 4 });
-    for (offset, count) in
-        [(0, 9), (29, 1), (32, 1), (33, 0), (usize::MAX, 1), (8, usize::MAX), (usize::MAX, usize::MAX)]
-    {
+    // So many elements of 4 bytes are 0 bytes where a product wraps.
+    let wrapping = usize::MAX / 4 + 1;
+    for (offset, count) in [
+        (0, wrapping),
+        (8, wrapping + 1),
+        (0, 9),
+        (29, 1),
+        (32, 1),
+        (33, 0),
+        (usize::MAX, 1),
+        (8, usize::MAX),
+        (usize::MAX, usize::MAX),
+    ] {
         let refused = ViewError::OutOfBounds { offset, count, size: 4, len: 32 };
         assert_eq!(view_at::<u32>(bytes, offset, count), Err(refused));
         assert_eq!(view_at_mut::<u32>(bytes, offset, count).unwrap_err(), refused);
