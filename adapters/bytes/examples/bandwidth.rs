@@ -9,7 +9,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::hint::black_box;
 use std::time::Instant;
-use terrace_bytes::{Quantization, convert, copy, fill, fill_pattern, swap_bytes_into};
+use terrace_bytes::{Quantization, convert, copy, fill, fill_pattern, swap_bytes, swap_bytes_into};
 
 /// Bandwidths of one thread: `cargo run --release -p terrace-bytes --example bandwidth -- --mib 1024 --rounds 7`
 #[derive(Parser)]
@@ -60,6 +60,7 @@ const SUBJECTS: &[Subject] = &[
         let from: &[u32] = bytemuck::cast_slice(&m.words);
         swap_bytes_into(from, bytemuck::cast_slice_mut(&mut m.others)).unwrap();
     }),
+    ("swap_bytes, u32, in place", 8, false, |m| swap_bytes(words(m))),
     ("u32::swap_bytes (loop)", 8, false, |m| {
         let Memory { words, others, .. } = m;
         let (from, to): (&[u32], &mut [u32]) = (bytemuck::cast_slice(words), bytemuck::cast_slice_mut(others));
@@ -74,6 +75,23 @@ const SUBJECTS: &[Subject] = &[
     ("bf16 to f32", 6, false, |m| convert(&m.brains, &mut m.others).unwrap()),
     ("bf16 to f32 (half)", 6, false, |m| m.brains.convert_to_f32_slice(&mut m.others)),
     ("f16 to bf16", 4, false, |m| convert(&m.halves, &mut m.brains).unwrap()),
+    ("bf16 to f16", 4, false, |m| convert(&m.brains, &mut m.halves).unwrap()),
+    ("f64 to f32", 6, false, |m| {
+        let from: &[f64] = bytemuck::cast_slice(&m.words);
+        convert(from, &mut m.others[..from.len()]).unwrap();
+    }),
+    ("f32 to f64", 6, false, |m| {
+        let to: &mut [f64] = bytemuck::cast_slice_mut(&mut m.others);
+        convert(&m.words[..to.len()], to).unwrap();
+    }),
+    ("f64 to f16", 5, false, |m| {
+        let from: &[f64] = bytemuck::cast_slice(&m.words);
+        convert(from, &mut m.halves[..from.len()]).unwrap();
+    }),
+    ("f16 to f64", 5, false, |m| {
+        let to: &mut [f64] = bytemuck::cast_slice_mut(&mut m.others);
+        convert(&m.halves[..to.len()], to).unwrap();
+    }),
     ("f32 to i8, quantize", 5, false, |m| scale().quantize(&m.words, &mut m.bytes).unwrap()),
     ("f32 to i8 (loop)", 5, false, |m| {
         let Memory { words, bytes, .. } = m;
