@@ -69,3 +69,21 @@ fn first() -> Option<u32> {
     NUMBER.set(number);
     Some(number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::current;
+
+    #[test]
+    fn numbers_of_threads_that_ended_are_used_again() {
+        let rounds = if cfg!(miri) { 5 } else { 1000 };
+        let number = || std::thread::spawn(|| (current(), current())).join().unwrap();
+        let most = (0..rounds).map(|_| {
+            let (first, second) = number();
+            assert_eq!(first, second);
+            first.unwrap()
+        });
+        // Other tests have threads of their own beside these.
+        assert!(most.max().unwrap() < 500);
+    }
+}

@@ -116,9 +116,18 @@ fn a_pointer_comes_back_once() {
     assert_eq!(pool.stats().detached, 1);
     pool.give_back_raw(pointer).unwrap();
     assert_eq!(pool.give_back_raw(pointer).unwrap_err().refusal, ReturnRefusal::AlreadyReturned);
+    // Each of the last returns is remembered, also where its array went out again in between.
+    let (first, second) = (pool.rent(100).unwrap().into_raw(), pool.rent(100).unwrap().into_raw());
+    pool.give_back_raw(first).unwrap();
+    pool.give_back_raw(second).unwrap();
+    for pointer in [first, second] {
+        let error = pool.give_back_raw(pointer).unwrap_err();
+        assert_eq!(error.refusal, ReturnRefusal::AlreadyReturned);
+        assert_eq!(error.to_string(), "the array was returned before; return each array once");
+    }
     let mut own = [0; 3];
     assert_eq!(pool.give_back_raw(own.as_mut_ptr()).unwrap_err().refusal, ReturnRefusal::NotOurs);
-    assert_eq!((pool.stats().detached, pool.stats().refused_returns), (0, 2));
+    assert_eq!((pool.stats().detached, pool.stats().refused_returns), (0, 4));
     assert_eq!(pool.rent(100).unwrap().len(), 100);
 }
 
