@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// ArrayPoolState of each size that are kept, where nothing is said.
 const CAP: u32 = 64;
+/// Arrays of one size that can be kept: their slots and marks take 65,536 · (64 + 64 + 8) bytes, 8.5 MiB.
+const MOST: u32 = 1 << 16;
 /// Elements of the longest arrays that are kept, where nothing is said.
 const LONGEST: usize = 1 << 28;
 
@@ -44,17 +46,17 @@ impl<T: ArrayElement> ArrayPoolBuilder<T> {
         Self { cap: CAP, caps: Vec::new(), longest: LONGEST, clear: false, idle: None, element: PhantomData }
     }
 
-    /// Sets how many arrays of each size are kept; 64 unless set, 0 for none, at most 2^24.
+    /// Sets how many arrays of each size are kept; 64 unless set, 0 for none, at most 65,536.
     ///
     /// Rents beyond the cap get an array that is freed after them.
     pub fn cap(mut self, arrays: u32) -> Self {
-        self.cap = arrays;
+        self.cap = arrays.min(MOST);
         self
     }
 
     /// Sets the cap of the size that arrays of `len` elements have, in place of [`cap`](Self::cap).
     pub fn cap_of(mut self, len: usize, arrays: u32) -> Self {
-        self.caps.push((len, arrays));
+        self.caps.push((len, arrays.min(MOST)));
         self
     }
 

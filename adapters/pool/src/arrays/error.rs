@@ -9,6 +9,9 @@ pub enum ArrayError {
     /// No elements.
     #[error("an array needs at least one element")]
     Empty,
+    /// Elements without bytes.
+    #[error("elements without bytes need no memory, and no pool")]
+    ZeroSized,
     /// More elements than an address space has room for.
     #[error("{len} elements of {size} bytes are more than an address space has room for")]
     TooLong {

@@ -253,6 +253,10 @@ impl<T: ArrayElement> ArrayPoolState<T> {
     #[cold]
     #[inline(never)]
     fn rent_slowly(&self, len: usize, at: &'static Location<'static>) -> Result<ArrayParts<T>, ArrayError> {
+        if size_of::<T>() == 0 {
+            // All such arrays have one address, and could not be told apart.
+            return Err(ArrayError::ZeroSized);
+        }
         let mut capacity = len;
         if let Some((class, size)) = self.sizes.of(len) {
             if let Some(out) = size.take_slowly(at)? {

@@ -106,6 +106,8 @@ impl<'a, T: ArrayElement> RentedArray<'a, T> {
     }
 
     /// Takes the array out of the pool, which notes it until [`give_back`](super::ArrayPool::give_back).
+    ///
+    /// One that is dropped instead stays in [`outstanding`](super::ArrayPool::outstanding), as never returned.
     pub fn into_vec(self) -> Vec<T> {
         let len = self.len;
         let (array, pool, entry) = self.detach(ArrayForm::Vec);

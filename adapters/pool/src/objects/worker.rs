@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use terrace_guard::Process;
 
 /// What the handles of a pool share: the last one closes the pool, and ends its thread.
 pub struct Lifeline<T> {
     pub inner: Arc<ObjectPoolState<T>>,
     worker: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
+    /// The process that has the thread.
+    process: Process,
 }
 
 impl<T: Send + 'static> Lifeline<T> {
     /// Starts the thread, if the pool is to have one.
     pub fn start(inner: Arc<ObjectPoolState<T>>, interval: Option<Duration>) -> std::io::Result<Self> {
-        let Some(interval) = interval else { return Ok(Self { inner, worker: None }) };
+        let Some(interval) = interval else { return Ok(Self { inner, worker: None, process: Process::current() }) };
         let ended = Arc::new(AtomicBool::new(false));
         let pool = Arc::clone(&inner);
         let stop = Arc::clone(&ended);
@@ -28,7 +31,7 @@ impl<T: Send + 'static> Lifeline<T> {
             }
         };
         let thread = std::thread::Builder::new().name("terrace-pool".into()).spawn(run)?;
-        Ok(Self { inner, worker: Some((thread, ended)) })
+        Ok(Self { inner, worker: Some((thread, ended)), process: Process::current() })
     }
 }
 
@@ -37,8 +40,8 @@ impl<T> Drop for Lifeline<T> {
         if let Some((thread, ended)) = self.worker.take() {
             ended.store(true, Ordering::Release);
             thread.thread().unpark();
-            // The factory that maintenance runs may itself drop the last handle: the thread then ends by itself.
-            if thread.thread().id() != std::thread::current().id() {
+            // A forked child has no such thread, and would wait for ever. The factory that maintenance runs may itself drop the last handle: the thread then ends by itself.
+            if self.process.is_current() && thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
         }

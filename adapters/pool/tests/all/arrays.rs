@@ -59,6 +59,14 @@ fn caps_hold_for_each_size() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a slot for each of 65,536 arrays")]
+fn a_cap_above_what_a_pool_can_keep_is_that_many() {
+    let pool = ArrayPool::<u8>::builder().cap(u32::MAX).cap_of(100, u32::MAX).build();
+    drop((pool.rent(16).unwrap(), pool.rent(100).unwrap()));
+    assert_eq!(pool.stats().sizes.iter().map(|size| size.cap).collect::<Vec<_>>(), [1 << 16; 2]);
+}
+
+#[test]
 fn arrays_above_the_longest_are_made_for_one_rent() {
     let pool = ArrayPool::<u8>::builder().longest(1024).build();
     let long = pool.rent(1025).unwrap();
@@ -159,6 +167,7 @@ fn arrays_that_never_come_back_are_listed_with_the_line_that_rented_them() {
 fn what_cannot_be_an_array_is_refused() {
     let pool = ArrayPool::<u64>::new();
     assert_eq!(pool.rent(0).unwrap_err(), ArrayError::Empty);
+    assert_eq!(ArrayPool::<()>::new().rent(3).unwrap_err(), ArrayError::ZeroSized);
     assert_eq!(pool.rent(usize::MAX).unwrap_err(), ArrayError::TooLong { len: usize::MAX, size: 8 });
     if !cfg!(any(miri, terrace_sanitizer)) {
         let len = isize::MAX as usize / 8;
