@@ -1,6 +1,11 @@
 //! What is done to each element, and to memory that repeats: plain loops, which each caller compiles for its processor.
 
-/// Converts slices of one length, element by element: what [`map`] needs of a conversion.
+/// Bytes from which results are written past the caches, and fills repeat bytes.
+///
+/// Below this a result still fits into a second-level cache of 1 MiB beside its source, and its reader finds it there.
+pub const LARGE: usize = 512 << 10;
+
+/// Converts slices of one length: what `stream::map` needs of a conversion.
 pub trait Each<A, B> {
     /// Converts a part. Called for parts of one length, in order.
     fn part(&self, from: &[A], to: &mut [B]);

@@ -1,10 +1,8 @@
 //! One value, or one pattern, over a whole slice.
 
+use crate::each::LARGE;
 use crate::stream;
 use bytemuck::Pod;
-
-/// Bytes from which a fill repeats bytes instead of storing elements.
-const LARGE: usize = 512 << 10;
 
 /// Sets each element to `value`, at the speed of `memset` for elements of any size. O(n).
 ///

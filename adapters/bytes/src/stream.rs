@@ -7,6 +7,8 @@
 //! Promises upward: [`map`] writes what `each` says of each element, whatever the processor, the length and the addresses.
 //! Asks from below: `vectors`, on a processor with AVX2.
 
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+use crate::each::LARGE;
 use crate::each::{Each, double};
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 use crate::vectors;
@@ -34,7 +36,7 @@ pub fn change<T: Copy>(elements: &mut [T], each: impl Fn(T) -> T) {
 /// Writes `pattern`, a whole number of times and a part of it, over `to`.
 pub fn repeat(to: &mut [u8], pattern: &[u8]) {
     #[cfg(all(target_arch = "x86_64", feature = "std"))]
-    if vectors::has_vectors() && to.len() >= vectors::STREAMED && vectors::repeats(pattern.len()).is_some() {
+    if to.len() >= LARGE && vectors::has_vectors() {
         // SAFETY: the processor has the features that the function is compiled for.
         return unsafe { vectors::repeat(to, pattern) };
     }

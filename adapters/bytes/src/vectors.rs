@@ -3,14 +3,9 @@
 //! Promises upward: as `stream`.
 //! Asks from below: the caller must have found [`has_vectors`] true; what is not in vectors is left to [`Each`].
 
-use crate::each::{Each, double};
+use crate::each::{Each, LARGE, double};
 use bytemuck::Pod;
 use core::arch::x86_64::{__m256i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256};
-
-/// Bytes of results from which they are streamed.
-///
-/// Below this a result still fits into a second-level cache of 1 MiB beside its source, and its reader finds it there.
-pub const STREAMED: usize = 512 << 10;
 
 /// Bytes of results made at a time: an eighth of a first-level cache of 32 KiB, beside as much of the source or twice.
 const CHUNK: usize = 4096;
@@ -57,7 +52,7 @@ pub fn change<T: Copy>(elements: &mut [T], each: impl Fn(T) -> T) {
 pub fn map<A: Copy, B: Pod>(from: &[A], to: &mut [B], each: impl Each<A, B>) {
     let size = size_of::<B>();
     // An element whose size divides a vector's can begin at one; others are no numbers.
-    if size_of_val(to) < STREAMED || size == 0 || 32 % size != 0 {
+    if size_of_val(to) < LARGE || size == 0 || 32 % size != 0 {
         return each.part(from, to);
     }
     let head = to.as_ptr().align_offset(32).min(to.len());
@@ -79,7 +74,7 @@ pub fn map<A: Copy, B: Pod>(from: &[A], to: &mut [B], each: impl Each<A, B>) {
 /// Bytes after which a pattern of `len` bytes, in vectors of 32, begins anew.
 ///
 /// `None`: it does not within a chunk.
-pub fn repeats(len: usize) -> Option<usize> {
+fn repeats(len: usize) -> Option<usize> {
     let twos = 1 << len.trailing_zeros().min(5);
     let least = len.checked_mul(32)? / twos;
     (len != 0 && least <= CHUNK).then(|| CHUNK / least * least)
