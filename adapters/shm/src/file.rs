@@ -21,12 +21,14 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// How a file of another process is opened: without `NONBLOCK`, a pipe would wait for its other end.
+const OPENING: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 /// How long an opener sleeps while another one removes the file.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A file, open to read and write, and its own description's locks.
 ///
-/// The drop of the last holder's removes it.
+/// Dropping the last holder's removes the file.
 #[derive(Debug)]
 pub struct ShmFile {
     file: Arc<OwnedFd>,
@@ -186,9 +188,7 @@ pub enum Cut {
 
 /// Opens a file at the name if it is a regular one of a trusted user that no other user can write.
 fn open_checked(search: &NameSearch<'_>, path: &Path) -> Result<OwnedFd, ShmError> {
-    // Without `NONBLOCK`, opening a pipe would wait for its other end.
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let opened = rustix::fs::open(path, OPENING, Mode::empty());
     let stat = match &opened {
         Ok(file) => rustix::fs::fstat(file),
         Err(Errno::NOENT) => return Err(search.not_found()),
@@ -223,8 +223,7 @@ fn is_same(path: &Path, file: BorrowedFd<'_>) -> bool {
 
 /// Whether any process holds a file; `None` where this user cannot open it.
 pub fn is_held(path: &Path) -> Option<bool> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let file = rustix::fs::open(path, OPENING, Mode::empty()).ok()?;
     LockFile::new(Arc::new(file)).is_held_elsewhere(LockName::Life).ok()
 }
 

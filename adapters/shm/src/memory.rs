@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU32;
 /// The seals without which memory is not mapped: its size stays as it is.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// BufferHeader and bytes, mapped to read and write.
+/// The header and the bytes, mapped to read and write.
 #[derive(Debug)]
 pub struct SealedMemory {
     /// The description that every holder has. It carries no lock: one that a dead holder took through it would stay.
