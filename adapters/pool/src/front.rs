@@ -139,12 +139,12 @@ pub struct ClosedFront<'a>(&'a Front);
 impl ClosedFront<'_> {
     /// Takes the slots for which `take`, called with stamp and slot, returns true; the oldest first.
     ///
-    /// Returns false, without effect, if the owner is inside.
+    /// Without effect if the owner is inside.
     ///
     /// The caller must have called [`barrier::heavy`] with success since it closed the front.
-    pub fn take(&self, mut take: impl FnMut(u64, u32) -> bool) -> bool {
+    pub fn take(&self, mut take: impl FnMut(u64, u32) -> bool) {
         if self.0.inside.load(Ordering::Acquire) != 0 {
-            return false;
+            return;
         }
         let words = self.0.slots.iter().zip(&self.0.stamps);
         let held = words.filter_map(|(word, stamp)| {
@@ -158,7 +158,6 @@ impl ClosedFront<'_> {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        true
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`waiting`] | a queue of waiters in front of any allocator |
 //! | `barrier`, `thread_number` | a barrier that one side pays for; small numbers for threads |
 //! | `front` | the slots that one thread keeps to itself |
+//! | `pool_ref` | a pool, borrowed or shared |
 //! | `places` | which slots are idle, vacant, out |
 //! | `objects` | [`ObjectPool`] |
 //! | `arrays` | [`ArrayPool`] |
@@ -23,6 +24,8 @@ mod front;
 mod objects;
 #[cfg(feature = "objects")]
 mod places;
+#[cfg(feature = "objects")]
+mod pool_ref;
 pub mod shared;
 #[cfg(feature = "objects")]
 mod sync;

@@ -33,6 +33,17 @@ const CHUNKS: usize = 11;
 /// How idle slots are ordered: the larger stamp was returned later.
 pub type ReturnStamp = u64;
 
+/// Where a slot was before it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotOrigin {
+    /// Idle, beyond all fronts.
+    Shared,
+    /// Idle, in a front.
+    Front,
+    /// Without an object.
+    Vacant,
+}
+
 /// The slots of one pool.
 #[derive(Debug)]
 pub struct Places {
@@ -54,7 +65,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// ObjectSlots that are all vacant.
+    /// Slots that are all vacant.
     ///
     /// # Errors
     /// [`BadRequest`](terrace_core::Cause::BadRequest) for no slots.
@@ -130,13 +141,21 @@ impl Places {
         self.first.iter().chain(self.more.iter().filter_map(|chunk| chunk.get()).flatten())
     }
 
-    /// Takes an idle slot from beyond the fronts.
+    /// Takes a slot: an idle one from beyond the fronts, else a vacant one, else an idle one from a front.
+    pub fn take(&self) -> Option<(u32, SlotOrigin)> {
+        let from = |origin| move |slot| (slot, origin);
+        let shared = self.idle().acquire().map(from(SlotOrigin::Shared));
+        let vacant = || self.take_vacant().map(from(SlotOrigin::Vacant));
+        shared.or_else(vacant).or_else(|| self.steal().map(from(SlotOrigin::Front)))
+    }
+
+    /// Takes an idle slot, from beyond the fronts or from one.
     pub fn take_idle(&self) -> Option<u32> {
-        self.idle().acquire()
+        self.idle().acquire().or_else(|| self.steal())
     }
 
     /// Takes this slot if it is idle beyond the fronts.
-    pub fn take_this(&self, slot: u32) -> bool {
+    fn take_this(&self, slot: u32) -> bool {
         self.idle().acquire_block(slot)
     }
 
@@ -147,7 +166,7 @@ impl Places {
 
     /// Gives a slot whose object is idle, and was returned at `stamp`, to all threads.
     #[cold]
-    pub fn put_idle(&self, slot: u32, stamp: ReturnStamp) {
+    fn put_idle(&self, slot: u32, stamp: ReturnStamp) {
         if let Some(word) = self.stamps.get(slot as usize) {
             word.store(stamp, Ordering::Relaxed);
         }
@@ -207,10 +226,7 @@ impl Places {
     fn visit_fronts(&self, mut take: impl FnMut(ReturnStamp, u32) -> bool) {
         let held = self.fronts().filter(|front| front.len() != 0);
         let closed: Vec<ClosedFront<'_>> = held.filter_map(Front::close).collect();
-        if closed.is_empty() {
-            return;
-        }
-        if !barrier::heavy() {
+        if closed.is_empty() || !barrier::heavy() {
             return;
         }
         for front in closed {
@@ -219,7 +235,7 @@ impl Places {
     }
 
     /// Takes a slot from another thread's front, or from the caller's own.
-    pub fn steal(&self) -> Option<u32> {
+    fn steal(&self) -> Option<u32> {
         let mut stolen = None;
         self.visit_fronts(|_, slot| {
             let first = stolen.is_none();

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// ArrayPoolState of each size that are kept, where nothing is said.
+/// Arrays of each size that are kept, where nothing is said.
 const CAP: u32 = 64;
 /// Arrays of one size that can be kept: their slots and marks take 65,536 · (64 + 64 + 8) bytes, 8.5 MiB.
 const MOST: u32 = 1 << 16;

@@ -50,7 +50,7 @@ pub struct Leaked(pub *mut ());
 // SAFETY: elements of arrays are `Send`, and the array that this points to is reached through the ledger only.
 unsafe impl Send for Leaked {}
 
-/// ArrayPoolState that are out in no slot of the pool.
+/// Arrays that are out in no slot of the pool.
 #[derive(Debug, Default)]
 pub struct ArrayLedger {
     out: HashMap<usize, Entry>,

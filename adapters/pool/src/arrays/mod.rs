@@ -24,10 +24,11 @@ pub use ledger::Outstanding;
 pub use rented::RentedArray;
 pub use sizes::ArraySizeStats;
 
+use crate::pool_ref::PoolRef;
 use bytemuck::Zeroable;
 use ledger::{ArrayForm, ArrayLedger, Entry, Leaked};
-use rented::{ArrayHome, ArrayParts};
-use sizes::{ArraySize, ArraySizes};
+use rented::ArrayParts;
+use sizes::ArraySizes;
 use std::fmt;
 use std::panic::Location;
 use std::ptr::null_mut;
@@ -78,18 +79,18 @@ struct ArrayCounters {
 pub struct ArrayStats {
     /// The sizes that were rented so far, the smallest first.
     pub sizes: Vec<ArraySizeStats>,
-    /// ArrayPoolState rented beyond the cap of their size, or longer than the largest size: made for one rent, and freed after it.
+    /// Arrays rented beyond the cap of their size, or longer than the largest size: made for one rent, and freed after it.
     pub overflows: u64,
     /// Of these, arrays that are out.
     pub overflows_out: usize,
-    /// ArrayPoolState that left as a `Vec` or a pointer and have not come back.
+    /// Arrays that left as a `Vec` or a pointer and have not come back.
     pub detached: usize,
     /// Returns that were refused: not an array of this pool, returned already, or resized.
     pub refused_returns: u64,
 }
 
 impl ArrayStats {
-    /// ArrayPoolState that are out, in whatever form.
+    /// Arrays that are out, in whatever form.
     pub fn out(&self) -> u64 {
         let pooled: u64 = self.sizes.iter().map(|size| u64::from(size.out)).sum();
         pooled + (self.overflows_out + self.detached) as u64
@@ -118,6 +119,12 @@ impl<T> ArrayPoolState<T> {
     fn ledger(&self) -> MutexGuard<'_, ArrayLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Counts a return that was refused.
+    fn refused<A>(&self, refusal: ReturnRefusal, array: A) -> ReturnError<A> {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        ReturnError { refusal, array }
+    }
 }
 
 impl<T: ArrayElement> ArrayPool<T> {
@@ -140,16 +147,16 @@ impl<T: ArrayElement> ArrayPool<T> {
     #[track_caller]
     #[inline(always)]
     pub fn rent(&self, len: usize) -> Result<RentedArray<'_, T>, ArrayError> {
-        self.inner.rent(ArrayHome::Borrowed(&self.inner), len, Location::caller())
+        self.inner.rent(PoolRef::Borrowed(&self.inner), len, Location::caller())
     }
 
-    /// As [`rent`](Self::rent), with all elements zero. O(len) for an array that was used before.
+    /// As [`rent`](Self::rent), with all elements zero. O(len).
     ///
     /// # Errors
     /// As [`rent`](Self::rent).
     #[track_caller]
     pub fn rent_cleared(&self, len: usize) -> Result<RentedArray<'_, T>, ArrayError> {
-        let mut array = self.inner.rent(ArrayHome::Borrowed(&self.inner), len, Location::caller())?;
+        let mut array = self.rent(len)?;
         array.fill(T::zeroed());
         Ok(array)
     }
@@ -160,7 +167,7 @@ impl<T: ArrayElement> ArrayPool<T> {
     /// As [`rent`](Self::rent).
     #[track_caller]
     pub fn rent_owned(&self, len: usize) -> Result<RentedArray<'static, T>, ArrayError> {
-        self.inner.rent(ArrayHome::Owned(Arc::clone(&self.inner)), len, Location::caller())
+        self.inner.rent(PoolRef::Owned(Arc::clone(&self.inner)), len, Location::caller())
     }
 
     /// Takes back an array that left by [`RentedArray::into_vec`]. O(capacity - length).
@@ -168,19 +175,15 @@ impl<T: ArrayElement> ArrayPool<T> {
     /// # Errors
     /// [`ReturnError`], with the array: it is not of this pool, or it was resized.
     pub fn give_back(&self, array: Vec<T>) -> Result<(), ReturnError<Vec<T>>> {
-        let counted = |error| {
-            self.inner.counters.refused.fetch_add(1, Ordering::Relaxed);
-            error
-        };
-        let entry = self.inner.ledger().settle(array.as_ptr() as usize, Some(array.capacity()));
-        match entry {
+        let settled = self.inner.ledger().settle(array.as_ptr().addr(), Some(array.capacity()));
+        match settled {
             Ok(entry) => {
                 let mut array = array;
                 array.resize(entry.capacity, T::zeroed());
                 self.inner.keep(array.into_boxed_slice());
                 Ok(())
             }
-            Err(refusal) => Err(counted(ReturnError { refusal, array })),
+            Err(refusal) => Err(self.inner.refused(refusal, array)),
         }
     }
 
@@ -190,10 +193,7 @@ impl<T: ArrayElement> ArrayPool<T> {
     /// [`ReturnError`], with the pointer: it is not of this pool, or it came back already.
     pub fn give_back_raw(&self, array: *mut T) -> Result<(), ReturnError<*mut T>> {
         let settled = self.inner.ledger().settle(array.addr(), None);
-        let entry = settled.map_err(|refusal| {
-            self.inner.counters.refused.fetch_add(1, Ordering::Relaxed);
-            ReturnError { refusal, array }
-        })?;
+        let entry = settled.map_err(|refusal| self.inner.refused(refusal, array))?;
         // SAFETY: the ledger has arrays of `T` only, and has just given this one up.
         let returned = unsafe { ledger::adopt(entry) };
         self.inner.keep(returned);
@@ -237,7 +237,7 @@ impl<T: ArrayElement> ArrayPoolState<T> {
     #[inline(always)]
     fn rent<'a>(
         &self,
-        pool: ArrayHome<'a, T>,
+        pool: PoolRef<'a, ArrayPoolState<T>>,
         len: usize,
         at: &'static Location<'static>,
     ) -> Result<RentedArray<'a, T>, ArrayError> {
@@ -262,7 +262,7 @@ impl<T: ArrayElement> ArrayPoolState<T> {
             if let Some(out) = size.take_slowly(at)? {
                 return Ok(ArrayParts::of(class, out));
             }
-            capacity = size.len();
+            capacity = size.len;
         }
         if len == 0 {
             return Err(ArrayError::Empty);
@@ -279,15 +279,8 @@ impl<T: ArrayElement> ArrayPoolState<T> {
         if self.clear {
             array.fill(T::zeroed());
         }
-        if let Some((_, size)) = self.sizes.of(array.len()).filter(|(_, size)| size.len() == array.len()) {
+        if let Some((_, size)) = self.sizes.of(array.len()).filter(|(_, size)| size.len == array.len()) {
             size.put(array);
         }
-    }
-}
-
-impl<T> ArraySize<T> {
-    /// Elements of an array of this size.
-    pub(self) fn len(&self) -> usize {
-        self.len
     }
 }

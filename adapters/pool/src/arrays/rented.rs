@@ -3,28 +3,23 @@
 use super::ledger::{ArrayForm, Entry, Leaked};
 use super::{ArrayElement, ArrayPoolState};
 use crate::objects::{Out, SlotClaim};
+use crate::pool_ref::PoolRef;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
-use std::sync::Arc;
 
 /// An array of a pool, which goes back when this is dropped.
 ///
 /// It is a slice of the length that was asked for; [`capacity`](Self::capacity) says how far [`set_len`](Self::set_len) can go.
 pub struct RentedArray<'a, T: ArrayElement> {
-    pool: ArrayHome<'a, T>,
-    /// The first of `capacity` elements, which nothing else reaches while this lives.
-    start: NonNull<T>,
-    capacity: usize,
-    /// At most `capacity`.
+    pool: PoolRef<'a, ArrayPoolState<T>>,
+    /// The elements, which nothing else reaches while this lives.
+    parts: ArrayParts<T>,
+    /// At most the capacity.
     len: usize,
-    /// The slot whose box this is; `None`: a box of its own, from which `start` was leaked.
-    claim: Option<SlotClaim>,
-    /// The class of the slot's size.
-    class: u32,
     clear: bool,
     unique: PhantomData<&'a mut [T]>,
 }
@@ -34,29 +29,14 @@ unsafe impl<T: ArrayElement> Send for RentedArray<'_, T> {}
 // SAFETY: through a shared reference threads get `&[T]` only.
 unsafe impl<T: ArrayElement + Sync> Sync for RentedArray<'_, T> {}
 
-/// Where an array goes back to.
-pub(super) enum ArrayHome<'a, T> {
-    Borrowed(&'a ArrayPoolState<T>),
-    Owned(Arc<ArrayPoolState<T>>),
-}
-
-impl<T> Deref for ArrayHome<'_, T> {
-    type Target = ArrayPoolState<T>;
-
-    #[inline(always)]
-    fn deref(&self) -> &ArrayPoolState<T> {
-        match self {
-            Self::Borrowed(pool) => pool,
-            Self::Owned(pool) => pool,
-        }
-    }
-}
-
-/// An array on its way into a guard.
+/// The elements of an array, and what has their memory.
 pub(super) struct ArrayParts<T> {
+    /// The first of `capacity` elements.
     start: NonNull<T>,
     capacity: usize,
+    /// The slot whose box this is; `None`: a box of its own, from which `start` was leaked.
     claim: Option<SlotClaim>,
+    /// The class of the slot's size.
     class: u32,
 }
 
@@ -78,20 +58,19 @@ impl<T> ArrayParts<T> {
 
 impl<'a, T: ArrayElement> RentedArray<'a, T> {
     #[inline(always)]
-    pub(super) fn new(pool: ArrayHome<'a, T>, parts: ArrayParts<T>, len: usize) -> Self {
-        let ArrayParts { start, capacity, claim, class } = parts;
+    pub(super) fn new(pool: PoolRef<'a, ArrayPoolState<T>>, parts: ArrayParts<T>, len: usize) -> Self {
         let clear = pool.clear;
-        Self { pool, start, capacity, len, claim, class, clear, unique: PhantomData }
+        Self { pool, parts, len, clear, unique: PhantomData }
     }
 
     /// Elements that the array has room for.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.parts.capacity
     }
 
     /// Changes the length within the capacity, without touching an element; returns whether it could.
     pub fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= self.capacity;
+        let fits = len <= self.parts.capacity;
         if fits {
             self.len = len;
         }
@@ -129,14 +108,14 @@ impl<'a, T: ArrayElement> RentedArray<'a, T> {
     }
 
     /// Takes the array out of the pool, to be noted in the ledger.
-    fn detach(self, form: ArrayForm) -> (Box<[T]>, ArrayHome<'a, T>, Entry) {
+    fn detach(self, form: ArrayForm) -> (Box<[T]>, PoolRef<'a, ArrayPoolState<T>>, Entry) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, and its pool not used after this.
         let pool = unsafe { std::ptr::read(&this.pool) };
-        let pooled = this.claim.take().and_then(|claim| Some(pool.sizes.get(this.class)?.detach(claim)));
+        let pooled = this.parts.claim.take().and_then(|claim| Some(pool.sizes.get(this.parts.class)?.detach(claim)));
         let (array, rented_at) = pooled.unwrap_or_else(|| {
             // SAFETY: without a claim, the array is the box that `overflow` leaked; `this` is not used after this.
-            let array = unsafe { unbox(this.start, this.capacity) };
+            let array = unsafe { unbox(this.parts.start, this.parts.capacity) };
             let rented_at = pool.ledger().forget(array.as_ptr().addr());
             (array, rented_at)
         });
@@ -160,15 +139,15 @@ impl<T: ArrayElement> Drop for RentedArray<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.clear {
-            clear(self.start, self.capacity);
+            clear(self.parts.start, self.parts.capacity);
         }
-        match self.claim.take() {
+        match self.parts.claim.take() {
             Some(claim) => {
-                if let Some(size) = self.pool.sizes.get(self.class) {
+                if let Some(size) = self.pool.sizes.get(self.parts.class) {
                     size.give_back(claim);
                 }
             }
-            None => end_overflow(&self.pool, self.start, self.capacity),
+            None => end_overflow(&self.pool, self.parts.start, self.parts.capacity),
         }
     }
 }
@@ -197,7 +176,7 @@ impl<T: ArrayElement> Deref for RentedArray<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &[T] {
         // SAFETY: `start` has `capacity` elements, at least `len`, and nothing else reaches them while this is borrowed.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.parts.start.as_ptr(), self.len) }
     }
 }
 
@@ -205,7 +184,7 @@ impl<T: ArrayElement> DerefMut for RentedArray<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and this is borrowed uniquely.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.parts.start.as_ptr(), self.len) }
     }
 }
 

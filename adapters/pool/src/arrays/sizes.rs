@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 use terrace_core::pool::SizeClasses;
 
-/// ArraySizes in elements: 16, and four for each power of two above, so that at most a quarter of an array is unused.
+/// Sizes in elements: 16, and four for each power of two above, so that at most a quarter of an array is unused.
 const STEPS: SizeClasses = match SizeClasses::new(16, 4) {
     Ok(steps) => steps,
     Err(_) => panic!("two powers of two, 4 <= 16: found out when this is compiled"),
@@ -37,7 +37,7 @@ impl RentMark {
     }
 }
 
-/// ArrayPoolState of one size.
+/// Arrays of one size.
 pub struct ArraySize<T> {
     pub(super) len: usize,
     arrays: ObjectPool<Box<[T]>>,
@@ -55,11 +55,11 @@ pub struct ArraySizeStats {
     pub cap: u32,
     /// Rents served by an array that was used before.
     pub hits: u64,
-    /// ArrayPoolState made.
+    /// Arrays made.
     pub made: u64,
-    /// ArrayPoolState that are out.
+    /// Arrays that are out.
     pub out: u32,
-    /// ArrayPoolState that are idle.
+    /// Arrays that are idle.
     pub idle: u32,
 }
 
@@ -85,7 +85,7 @@ pub fn class(len: usize) -> Option<u32> {
 }
 
 impl<T: ArrayElement> ArraySizes<T> {
-    /// ArraySizes up to that of `longest` elements.
+    /// Sizes up to that of `longest` elements.
     pub fn new(longest: usize, cap: u32, caps: Vec<(usize, u32)>, idle: Option<Duration>) -> Self {
         let count = class(longest.max(1)).map_or(0, |class| class + 1);
         Self { sizes: (0..count).map(|_| OnceLock::new()).collect(), cap, caps, idle }
@@ -151,7 +151,7 @@ impl<T: ArrayElement> ArraySize<T> {
 
     /// Takes any array, and marks it; `None` while all are out.
     pub fn take_slowly(&self, at: &'static Location<'static>) -> Result<Option<Out<Box<[T]>>>, ArrayError> {
-        match self.arrays.inner().take() {
+        match self.arrays.inner().take_other() {
             Ok((claim, array)) => {
                 self.mark(claim.slot(), Some(at));
                 Ok(Some((claim, array)))
@@ -176,8 +176,14 @@ impl<T: ArrayElement> ArraySize<T> {
 
     pub fn stats(&self) -> ArraySizeStats {
         let stats = self.arrays.stats();
-        let hits = stats.front_hits + stats.shared_hits + stats.steals;
-        ArraySizeStats { len: self.len, cap: stats.most, hits, made: stats.made, out: stats.in_use(), idle: stats.idle }
+        ArraySizeStats {
+            len: self.len,
+            cap: stats.most,
+            hits: stats.hits(),
+            made: stats.made,
+            out: stats.in_use(),
+            idle: stats.idle,
+        }
     }
 }
 
@@ -199,7 +205,7 @@ impl<T> ArraySize<T> {
 
     /// Takes an array out of the pool; returns it and where it was rented.
     pub fn detach(&self, claim: SlotClaim) -> (Box<[T]>, Option<&'static Location<'static>>) {
-        let rented_at = self.marks.get(claim.slot() as usize).and_then(|mark| mark.get());
+        let rented_at = self.marks.get(claim.slot() as usize).and_then(RentMark::get);
         self.mark(claim.slot(), None);
         (self.arrays.inner().detach(claim), rented_at)
     }

@@ -1,4 +1,4 @@
-//! PoolBounds and functions of a pool to be.
+//! Bounds and functions of a pool to be.
 
 use super::hooks::Hooks;
 use super::inner::{ObjectPoolState, PoolBounds};

@@ -1,9 +1,11 @@
 //! The future of an object.
 
 use super::error::ObjectError;
-use super::guard::{ObjectHome, PooledObject};
+use super::guard::PooledObject;
+use super::inner::{ObjectPoolState, Out};
 use super::slot_allocator::SlotAllocator;
 use crate::barrier;
+use crate::pool_ref::PoolRef;
 use crate::waiting::Allocation;
 use std::fmt;
 use std::future::Future;
@@ -14,17 +16,17 @@ use terrace_core::Request;
 /// The future of a [`PooledObject`]; dropping it leaves the queue.
 #[must_use = "futures do nothing unless polled"]
 pub struct ObjectFuture<'a, T> {
-    home: ObjectHome<'a, T>,
+    home: PoolRef<'a, ObjectPoolState<T>>,
     /// The place in the queue, from the first poll that found no object.
     place: Option<Allocation<SlotAllocator>>,
 }
 
 impl<'a, T> ObjectFuture<'a, T> {
-    pub(super) fn new(home: ObjectHome<'a, T>) -> Self {
+    pub(super) fn new(home: PoolRef<'a, ObjectPoolState<T>>) -> Self {
         Self { home, place: None }
     }
 
-    fn own(&self, object: super::inner::Out<T>) -> PooledObject<'a, T> {
+    fn own(&self, object: Out<T>) -> PooledObject<'a, T> {
         PooledObject::new(self.home.clone(), object)
     }
 }
@@ -40,7 +42,8 @@ impl<'a, T> Future for ObjectFuture<'a, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.place.is_none() {
-            match self.home.take_uncounted() {
+            let own = self.home.take_own();
+            match own.map_or_else(|| self.home.take_uncounted(), Ok) {
                 Err(ObjectError::Exhausted { .. }) => {}
                 taken => return Poll::Ready(taken.map(|object| self.own(object))),
             }
@@ -58,7 +61,7 @@ impl<'a, T> Future for ObjectFuture<'a, T> {
         };
         self.place = None;
         let taken = match granted {
-            Ok(block) => self.home.granted(block.into_block()),
+            Ok(block) => self.home.granted(&block.into_block()),
             Err(_) => Err(ObjectError::Closed),
         };
         Poll::Ready(taken.map(|object| self.own(object)))

@@ -2,38 +2,11 @@
 
 use super::inner::{ObjectPoolState, Out};
 use super::slots::SlotClaim;
+use crate::pool_ref::PoolRef;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Arc;
-
-/// Where an object goes back to.
-pub(super) enum ObjectHome<'a, T> {
-    Borrowed(&'a ObjectPoolState<T>),
-    Owned(Arc<ObjectPoolState<T>>),
-}
-
-impl<T> Deref for ObjectHome<'_, T> {
-    type Target = ObjectPoolState<T>;
-
-    #[inline(always)]
-    fn deref(&self) -> &ObjectPoolState<T> {
-        match self {
-            Self::Borrowed(inner) => inner,
-            Self::Owned(inner) => inner,
-        }
-    }
-}
-
-impl<T> Clone for ObjectHome<'_, T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Borrowed(inner) => Self::Borrowed(inner),
-            Self::Owned(inner) => Self::Owned(Arc::clone(inner)),
-        }
-    }
-}
 
 /// An object of a pool, which goes back when this is dropped.
 ///
@@ -41,7 +14,7 @@ impl<T> Clone for ObjectHome<'_, T> {
 /// holder likes (`PooledObject<'static, T>`), also after the pool's handles are gone. It can be sent to another thread, and
 /// goes back from there.
 pub struct PooledObject<'a, T> {
-    home: ObjectHome<'a, T>,
+    home: PoolRef<'a, ObjectPoolState<T>>,
     /// `None` only inside `into_inner` and `drop`.
     claim: Option<SlotClaim>,
     /// Points into the claim's slot.
@@ -57,7 +30,7 @@ unsafe impl<T: Send + Sync> Sync for PooledObject<'_, T> {}
 
 impl<'a, T> PooledObject<'a, T> {
     #[inline(always)]
-    pub(super) fn new(home: ObjectHome<'a, T>, (claim, object): Out<T>) -> Self {
+    pub(super) fn new(home: PoolRef<'a, ObjectPoolState<T>>, (claim, object): Out<T>) -> Self {
         Self { home, claim: Some(claim), object, unique: PhantomData }
     }
 

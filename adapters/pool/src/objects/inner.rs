@@ -10,12 +10,12 @@
 use super::error::ObjectError;
 use super::hooks::{Hooks, destroy};
 use super::maintenance::History;
-use super::slot_allocator::{IDLE, SlotAllocator};
+use super::slot_allocator::{SlotAllocator, origin};
 use super::slots::{ObjectSlots, SlotClaim};
 use super::stats::{ObjectCounters, ObjectStats, count};
 use crate::barrier;
 use crate::front::Front;
-use crate::places::Places;
+use crate::places::{Places, SlotOrigin};
 use crate::waiting::WaitingPool;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -73,10 +73,16 @@ impl<T> ObjectPoolState<T> {
 
     /// Drops an object that the validation refused.
     #[cold]
-    fn refuse(&self, mut claim: SlotClaim) {
+    fn refuse(&self, claim: SlotClaim) {
         count(&self.counters.invalid);
+        self.drop_object(claim);
+        self.settle_if_asked();
+    }
+
+    /// Drops the object of a claim; only then may another one take its place.
+    fn drop_object(&self, mut claim: SlotClaim) {
         destroy(self.slots.at(&mut claim).take());
-        self.vacate(claim);
+        self.places.put_vacant(claim.release());
     }
 
     /// Whether the pool is closed, or calls wait: then slots go to where all threads find them.
@@ -93,25 +99,18 @@ impl<T> ObjectPoolState<T> {
     }
 
     /// An object, without waiting.
-    #[cold]
-    #[inline(never)]
-    pub fn take_uncounted(&self) -> Result<Out<T>, ObjectError> {
-        let own = self.places.own_front();
-        if let Some((front, slot)) = own.and_then(|front| Some((front, front.pop()?))) {
-            barrier::light();
-            if !self.is_attended() {
-                Front::count(&front.hits);
-                return self.admit(slot, true);
-            }
-            self.pass_on(slot);
+    #[inline(always)]
+    pub fn take(&self) -> Result<Out<T>, ObjectError> {
+        match self.take_own() {
+            Some(object) => Ok(object),
+            None => self.take_other(),
         }
-        self.take_shared()
     }
 
-    /// As [`take_uncounted`](Self::take_uncounted); a refusal for lack of objects counts.
+    /// An object that the thread has not returned last; a refusal for lack of objects counts.
     #[cold]
     #[inline(never)]
-    pub fn take(&self) -> Result<Out<T>, ObjectError> {
+    pub fn take_other(&self) -> Result<Out<T>, ObjectError> {
         let taken = self.take_uncounted();
         if let Err(ObjectError::Exhausted { .. }) = taken {
             count(&self.counters.exhausted);
@@ -119,47 +118,37 @@ impl<T> ObjectPoolState<T> {
         taken
     }
 
-    fn take_shared(&self) -> Result<Out<T>, ObjectError> {
+    /// As [`take_other`](Self::take_other), for calls that wait when they are refused.
+    pub fn take_uncounted(&self) -> Result<Out<T>, ObjectError> {
         if self.places.is_closed() {
             return Err(ObjectError::Closed);
         }
-        let exhausted = || Err(ObjectError::Exhausted { most: self.bounds.most });
+        let exhausted = ObjectError::Exhausted { most: self.bounds.most };
         if self.waiters.has_waiters() {
-            return exhausted();
+            return Err(exhausted);
         }
-        if let Some(slot) = self.places.take_idle() {
-            count(&self.counters.shared_hits);
-            return self.admit(slot, true);
-        }
-        if let Some(slot) = self.places.take_vacant() {
-            return self.admit(slot, false);
-        }
-        let stolen = self.places.steal();
+        let taken = self.places.take();
         // A waiter may have found the fronts closed by this thread.
         self.settle_if_asked();
-        match stolen {
-            Some(slot) => {
-                count(&self.counters.steals);
-                self.admit(slot, true)
-            }
-            None => exhausted(),
-        }
+        let (slot, origin) = taken.ok_or(exhausted)?;
+        self.admit(slot, origin)
     }
 
     /// The object of a slot that the queue granted.
-    pub fn granted(&self, block: Block) -> Result<Out<T>, ObjectError> {
-        if block.region == IDLE {
-            count(&self.counters.shared_hits);
-        }
-        self.admit(block.slot, block.region == IDLE)
+    pub fn granted(&self, block: &Block) -> Result<Out<T>, ObjectError> {
+        self.admit(block.slot, origin(block))
     }
 
     /// The object in a slot, if it is valid; otherwise a new one. On failure the slot is vacant.
-    fn admit(&self, slot: u32, idle: bool) -> Result<Out<T>, ObjectError> {
+    fn admit(&self, slot: u32, origin: SlotOrigin) -> Result<Out<T>, ObjectError> {
+        match origin {
+            SlotOrigin::Shared => count(&self.counters.shared_hits),
+            SlotOrigin::Front => count(&self.counters.steals),
+            SlotOrigin::Vacant => {}
+        }
         // SAFETY: the caller took `slot` from `places`; every path below gives the claim on, or releases it there.
         let mut claim = unsafe { SlotClaim::of(slot) };
-        let object = self.slots.object(&mut claim).filter(|_| idle);
-        if let Some(object) = object
+        if let Some(object) = self.slots.object(&mut claim)
             && (self.hooks.validate.is_none() || self.is_valid(&mut claim))
         {
             return Ok((claim, object));
@@ -197,7 +186,7 @@ impl<T> ObjectPoolState<T> {
 
     /// Makes an object in a vacant slot that the caller took, and leaves it idle.
     pub(super) fn fill(&self, slot: u32) -> Result<(), ObjectError> {
-        let (claim, _) = self.admit(slot, false)?;
+        let (claim, _) = self.admit(slot, SlotOrigin::Vacant)?;
         self.leave_idle(claim);
         Ok(())
     }
@@ -210,11 +199,11 @@ impl<T> ObjectPoolState<T> {
         object.unwrap_or_else(|| unreachable!("a slot that is out holds its object"))
     }
 
-    /// Drops the object of a claim; only then may another one take its place.
-    pub fn discard(&self, mut claim: SlotClaim) {
+    /// Drops the object of a claim in place of its return.
+    pub fn discard(&self, claim: SlotClaim) {
         count(&self.counters.detached);
-        destroy(self.slots.at(&mut claim).take());
-        self.vacate(claim);
+        self.drop_object(claim);
+        self.settle_if_asked();
     }
 
     /// Adds an object from elsewhere.
@@ -297,17 +286,15 @@ impl<T> ObjectPoolState<T> {
 
     /// Drops all idle objects.
     fn empty(&self) {
-        while let Some(slot) = self.places.take_idle().or_else(|| self.places.steal()) {
+        while let Some(slot) = self.places.take_idle() {
             self.drop_idle(slot);
         }
     }
 
     /// Drops the object of an idle slot that the caller took.
     pub(super) fn drop_idle(&self, slot: u32) {
-        // SAFETY: the caller took `slot` from `places`, to which it goes back vacant.
-        let mut claim = unsafe { SlotClaim::of(slot) };
-        destroy(self.slots.at(&mut claim).take());
-        self.places.put_vacant(claim.release());
+        // SAFETY: the caller took `slot` from `places`, to which `drop_object` gives it back.
+        self.drop_object(unsafe { SlotClaim::of(slot) });
     }
 
     /// The counters as of now.

@@ -38,7 +38,7 @@ pub(crate) use slots::SlotClaim;
 pub use stats::ObjectStats;
 
 use crate::places::Places;
-use guard::ObjectHome;
+use crate::pool_ref::PoolRef;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,12 +106,12 @@ impl<T> ObjectPool<T> {
         &self.lifeline.inner
     }
 
-    fn borrowed(&self) -> ObjectHome<'_, T> {
-        ObjectHome::Borrowed(&self.lifeline.inner)
+    fn borrowed(&self) -> PoolRef<'_, ObjectPoolState<T>> {
+        PoolRef::Borrowed(self.inner())
     }
 
-    fn owned(&self) -> ObjectHome<'static, T> {
-        ObjectHome::Owned(Arc::clone(&self.lifeline.inner))
+    fn owned(&self) -> PoolRef<'static, ObjectPoolState<T>> {
+        PoolRef::Owned(Arc::clone(&self.lifeline.inner))
     }
 
     /// Gets an object without waiting: an idle one, or a new one.
@@ -124,10 +124,7 @@ impl<T> ObjectPool<T> {
     /// for a new object that the validation refuses; [`ObjectError::Closed`].
     #[inline(always)]
     pub fn try_get(&self) -> Result<PooledObject<'_, T>, ObjectError> {
-        let object = match self.lifeline.inner.take_own() {
-            Some(object) => object,
-            None => self.lifeline.inner.take()?,
-        };
+        let object = self.inner().take()?;
         Ok(PooledObject::new(self.borrowed(), object))
     }
 
@@ -136,7 +133,7 @@ impl<T> ObjectPool<T> {
     /// # Errors
     /// As [`try_get`](Self::try_get).
     pub fn try_get_owned(&self) -> Result<PooledObject<'static, T>, ObjectError> {
-        let object = self.lifeline.inner.take()?;
+        let object = self.inner().take()?;
         Ok(PooledObject::new(self.owned(), object))
     }
 
@@ -160,7 +157,7 @@ impl<T> ObjectPool<T> {
     /// # Errors
     /// As [`get`](Self::get); [`ObjectError::TimedOut`].
     pub fn get_timeout(&self, limit: Duration) -> Result<PooledObject<'_, T>, ObjectError> {
-        let most = self.lifeline.inner.bounds.most;
+        let most = self.inner().bounds.most;
         crate::waiting::block_on(self.get(), limit).unwrap_or(Err(ObjectError::TimedOut { limit, most }))
     }
 
@@ -169,7 +166,7 @@ impl<T> ObjectPool<T> {
     /// # Errors
     /// Returns the object if `most` exist already, or the pool is closed.
     pub fn put(&self, object: T) -> Result<(), T> {
-        self.lifeline.inner.put(object)
+        self.inner().put(object)
     }
 
     /// Drops expired and surplus idle objects, and makes objects until `least` exist.
@@ -178,7 +175,7 @@ impl<T> ObjectPool<T> {
     ///
     /// The pool's own thread does this at each `interval`, if it has one. O(most · log most), and two system calls of a microsecond.
     pub fn maintain(&self) -> Maintenance {
-        self.lifeline.inner.maintain()
+        self.inner().maintain()
     }
 
     /// Drops the least recently used idle objects until at most `idle` are left, or `least` exist.
@@ -187,18 +184,18 @@ impl<T> ObjectPool<T> {
     ///
     /// The order is exact among objects that one thread returned; among those of several it is that of their last maintenance.
     pub fn trim_to(&self, idle: u32) -> u32 {
-        self.lifeline.inner.trim_to(idle)
+        self.inner().trim_to(idle)
     }
 
     /// Closes the pool: drops idle objects now, and those that are out when they come back.
     ///
     /// Calls that wait, and later ones, are refused with [`ObjectError::Closed`].
     pub fn close(&self) {
-        self.lifeline.inner.close();
+        self.inner().close();
     }
 
     /// Counters: what the pool did, and what it holds now. O(most / 64 + threads).
     pub fn stats(&self) -> ObjectStats {
-        self.lifeline.inner.stats()
+        self.inner().stats()
     }
 }

@@ -47,11 +47,15 @@ impl ObjectStats {
         self.existing.saturating_sub(self.idle)
     }
 
+    /// Gets that needed no new object.
+    pub fn hits(&self) -> u64 {
+        self.front_hits + self.shared_hits + self.steals
+    }
+
     /// The part of successful gets that needed no new object, from 0 to 1; 0 before the first get.
     pub fn hit_rate(&self) -> f64 {
-        let hits = self.front_hits + self.shared_hits + self.steals;
-        let all = hits + self.made;
-        if all == 0 { 0.0 } else { hits as f64 / all as f64 }
+        let all = self.hits() + self.made;
+        if all == 0 { 0.0 } else { self.hits() as f64 / all as f64 }
     }
 }
 

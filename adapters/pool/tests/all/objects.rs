@@ -1,7 +1,7 @@
 //! What a pool of objects gives and takes back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_pool::{ObjectError, ObjectPool};
 
 /// An object that counts itself while it exists.
@@ -26,6 +26,15 @@ pub fn counted(most: u32) -> (ObjectPool<Counted>, Arc<AtomicU32>) {
     let count = Arc::new(AtomicU32::new(0));
     let made = Arc::clone(&count);
     (ObjectPool::builder(move || Counted::new(&made)).most(most).build().unwrap(), count)
+}
+
+/// A factory that fails with this error while the flag is set.
+pub fn failing(
+    error: &'static str,
+) -> (impl Fn() -> Result<u32, &'static str> + Send + Sync + 'static, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    (move || if failing.load(Ordering::SeqCst) { Err(error) } else { Ok(7) }, fails)
 }
 
 fn existing(count: &Arc<AtomicU32>) -> u32 {

@@ -1,6 +1,6 @@
 //! Factories, resets, validations and destructors that fail: a typed error, and nothing lost.
 
-use crate::objects::Counted;
+use crate::objects::{Counted, failing};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_pool::{ObjectError, ObjectPool};
@@ -16,9 +16,8 @@ fn bounds_that_no_pool_can_have_are_refused() {
 
 #[test]
 fn an_error_of_the_factory_reaches_the_caller_and_takes_no_slot() {
-    let fails = Arc::new(AtomicBool::new(true));
-    let failing = Arc::clone(&fails);
-    let make = move || if failing.load(Ordering::SeqCst) { Err("no server") } else { Ok(7) };
+    let (make, fails) = failing("no server");
+    fails.store(true, Ordering::SeqCst);
     let pool = ObjectPool::try_builder(make).most(1).build().unwrap();
     for _ in 0..1000 {
         let error = pool.try_get().unwrap_err();

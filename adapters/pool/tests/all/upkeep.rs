@@ -1,7 +1,8 @@
 //! Bounds that maintenance keeps: eviction, retention, objects made ahead.
 
+use crate::objects::failing;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use terrace_pool::{ObjectError, ObjectPool, ObjectPoolBuilder};
 
@@ -70,9 +71,7 @@ fn maintenance_makes_what_is_missing() {
 
 #[test]
 fn maintenance_tells_why_it_made_less() {
-    let fails = Arc::new(AtomicBool::new(false));
-    let failing = Arc::clone(&fails);
-    let make = move || if failing.load(Ordering::SeqCst) { Err("down") } else { Ok(1) };
+    let (make, fails) = failing("down");
     let pool = ObjectPool::try_builder(make).least(1).build().unwrap();
     pool.try_get().unwrap().discard();
     fails.store(true, Ordering::SeqCst);
