@@ -6,13 +6,15 @@
 use crate::api;
 
 macro_rules! functions {
-    ($($since:literal: $($name:ident)*;)*) => {
+    ($(#[$doc:meta])* $($since:literal: $($name:ident)*;)*) => {
         /// A function of the driver.
         #[allow(non_camel_case_types, missing_docs, clippy::enum_variant_names)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Function { $($($name,)*)* }
 
         /// All of them.
+        ///
+        $(#[$doc])*
         pub const ALL: &[Function] = &[$($(Function::$name,)*)*];
 
         impl Function {
@@ -35,31 +37,50 @@ macro_rules! functions {
 }
 
 functions! {
+    /// Compared with NVIDIA's `cuda.h` and `cudaTypedefs.h` of CUDA 13.5, name by name: a type such as `PFN_cuMemAlloc_v3020`
+    /// says since which driver a form of a function exists, and the macros of `cuda.h` say under which name it is exported.
+    /// Forms of `_ptds` and `_ptsz`, whose default stream is the thread's, are left out.
     2000:
-        cuInit cuDriverGetVersion cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute
-        cuDeviceComputeCapability cuCtxGetDevice cuCtxSynchronize cuMemFreeHost cuMemHostAlloc cuMemHostGetFlags
-        cuStreamCreate cuStreamQuery cuStreamSynchronize cuEventCreate cuEventRecord cuEventQuery cuEventSynchronize
-        cuEventElapsedTime cuModuleLoadData cuModuleLoadDataEx cuModuleUnload cuModuleGetFunction;
+        cuInit cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute cuDeviceComputeCapability
+        cuCtxGetDevice cuCtxSynchronize cuMemFreeHost cuStreamCreate cuStreamQuery cuStreamSynchronize cuEventCreate
+        cuEventRecord cuEventQuery cuEventSynchronize cuEventElapsedTime cuModuleLoadData cuModuleUnload
+        cuModuleGetFunction;
+    2010:
+        cuModuleLoadDataEx;
+    2020:
+        cuDriverGetVersion cuMemHostAlloc;
+    2030:
+        cuMemHostGetFlags;
+    3010:
+        cuCtxGetLimit cuCtxSetLimit;
     3020:
         cuDeviceTotalMem_v2 cuMemGetInfo_v2 cuMemAlloc_v2 cuMemFree_v2 cuMemGetAddressRange_v2 cuMemAllocHost_v2
         cuMemHostGetDevicePointer_v2 cuMemcpyHtoD_v2 cuMemcpyHtoDAsync_v2 cuMemcpyDtoH_v2 cuMemcpyDtoHAsync_v2
         cuMemcpyDtoD_v2 cuMemcpyDtoDAsync_v2 cuMemsetD8_v2 cuMemsetD8Async cuMemsetD32_v2 cuMemsetD32Async
-        cuStreamWaitEvent cuCtxGetLimit cuCtxSetLimit cuCtxGetApiVersion;
+        cuStreamWaitEvent cuCtxGetApiVersion cuCtxCreate_v2 cuMemAllocPitch_v2 cuMemcpy2D_v2
+        cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2;
     4000:
         cuCtxGetCurrent cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuStreamDestroy_v2 cuEventDestroy_v2
         cuMemcpy cuMemcpyAsync cuMemcpyPeer cuMemcpyPeerAsync cuDeviceCanAccessPeer cuCtxEnablePeerAccess
-        cuCtxDisablePeerAccess cuPointerGetAttribute cuMemHostUnregister cuLaunchKernel cuDeviceGetPCIBusId;
+        cuCtxDisablePeerAccess cuPointerGetAttribute cuMemHostUnregister cuLaunchKernel cuCtxDestroy_v2;
+    4010:
+        cuDeviceGetPCIBusId;
+    5050:
+        cuStreamCreateWithPriority cuStreamGetPriority cuStreamGetFlags cuCtxGetStreamPriorityRange;
     6000:
-        cuMemAllocManaged cuGetErrorName cuGetErrorString cuStreamCreateWithPriority cuStreamGetPriority
-        cuStreamGetFlags cuCtxGetStreamPriorityRange cuMemHostRegister_v2 cuPointerGetAttributes
-        cuDevicePrimaryCtxRetain cuDevicePrimaryCtxGetState cuCtxGetFlags;
+        cuMemAllocManaged cuGetErrorName cuGetErrorString;
+    6050:
+        cuMemHostRegister_v2;
+    7000:
+        cuPointerGetAttributes cuDevicePrimaryCtxRetain cuDevicePrimaryCtxGetState cuCtxGetFlags;
     8000:
         cuMemPrefetchAsync cuMemAdvise cuMemRangeGetAttribute cuDeviceGetP2PAttribute;
     9020:
         cuDeviceGetUuid cuStreamGetCtx;
     10000:
-        cuLaunchHostFunc cuStreamIsCapturing cuStreamEndCapture cuStreamGetCaptureInfo cuGraphLaunch cuGraphDestroy
-        cuGraphExecDestroy cuStreamBeginCapture_v2 cuThreadExchangeStreamCaptureMode;
+        cuLaunchHostFunc cuStreamIsCapturing cuStreamEndCapture cuGraphLaunch cuGraphDestroy cuGraphExecDestroy;
+    10010:
+        cuStreamBeginCapture_v2 cuStreamGetCaptureInfo cuThreadExchangeStreamCaptureMode;
     10020:
         cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemGetAccess
         cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle;
@@ -75,21 +96,28 @@ functions! {
     11030:
         cuGetProcAddress cuStreamGetCaptureInfo_v2;
     11040:
-        cuDeviceGetUuid_v2 cuGraphInstantiateWithFlags;
+        cuDeviceGetUuid_v2 cuGraphInstantiateWithFlags cuCtxCreate_v3;
     12000:
-        cuGetProcAddress_v2 cuStreamGetId cuCtxGetId;
+        cuGetProcAddress_v2 cuStreamGetId cuCtxGetId cuLibraryLoadData cuLibraryUnload cuLibraryGetKernel
+        cuLibraryGetModule cuKernelGetFunction;
     12020:
         cuMemPrefetchAsync_v2 cuMemAdvise_v2;
     12030:
         cuStreamGetCaptureInfo_v3;
+    12040:
+        cuLibraryGetKernelCount cuLibraryEnumerateKernels;
+    12050:
+        cuStreamGetCtx_v2 cuKernelGetLibrary cuCtxCreate_v4;
     12080:
         cuEventElapsedTime_v2 cuMemcpyBatchAsync cuStreamGetDevice;
     13000:
-        cuCtxGetDevice_v2;
+        cuCtxGetDevice_v2 cuCtxSynchronize_v2 cuMemcpyBatchAsync_v2;
+    13010:
+        cuLaunchHostFunc_v2;
 }
 
 /// What an entry point's name may end with after the name in the header, newest last.
-const VERSIONS: [&str; 3] = ["", "_v2", "_v3"];
+const VERSIONS: [&str; 4] = ["", "_v2", "_v3", "_v4"];
 
 impl Function {
     /// The function of this exported name.
@@ -120,5 +148,42 @@ mod tests {
         assert_eq!(Function::for_program("cuMemPrefetchAsync", 12020), Some(Function::cuMemPrefetchAsync_v2));
         assert_eq!(Function::for_program("cuStreamGetId", 11080), None);
         assert_eq!(Function::for_program("cuNothing", 13000), None);
+    }
+
+    /// Names in the header, the driver of a form, and the name under which that form is exported. Each differs from the
+    /// form before in its arguments, or begins with that driver and not one later or earlier.
+    const FIRST: [(&str, i32, Function); 24] = [
+        ("cuModuleLoadDataEx", 2010, Function::cuModuleLoadDataEx),
+        ("cuDriverGetVersion", 2020, Function::cuDriverGetVersion),
+        ("cuMemHostAlloc", 2020, Function::cuMemHostAlloc),
+        ("cuMemHostGetFlags", 2030, Function::cuMemHostGetFlags),
+        ("cuCtxGetLimit", 3010, Function::cuCtxGetLimit),
+        ("cuCtxSetLimit", 3010, Function::cuCtxSetLimit),
+        ("cuDeviceGetPCIBusId", 4010, Function::cuDeviceGetPCIBusId),
+        ("cuStreamCreateWithPriority", 5050, Function::cuStreamCreateWithPriority),
+        ("cuStreamGetPriority", 5050, Function::cuStreamGetPriority),
+        ("cuStreamGetFlags", 5050, Function::cuStreamGetFlags),
+        ("cuCtxGetStreamPriorityRange", 5050, Function::cuCtxGetStreamPriorityRange),
+        ("cuMemHostRegister", 6050, Function::cuMemHostRegister_v2),
+        ("cuPointerGetAttributes", 7000, Function::cuPointerGetAttributes),
+        ("cuDevicePrimaryCtxRetain", 7000, Function::cuDevicePrimaryCtxRetain),
+        ("cuDevicePrimaryCtxGetState", 7000, Function::cuDevicePrimaryCtxGetState),
+        ("cuCtxGetFlags", 7000, Function::cuCtxGetFlags),
+        ("cuStreamBeginCapture", 10010, Function::cuStreamBeginCapture_v2),
+        ("cuStreamGetCaptureInfo", 10010, Function::cuStreamGetCaptureInfo),
+        ("cuThreadExchangeStreamCaptureMode", 10010, Function::cuThreadExchangeStreamCaptureMode),
+        ("cuStreamGetCtx", 12050, Function::cuStreamGetCtx_v2),
+        ("cuCtxCreate", 12050, Function::cuCtxCreate_v4),
+        ("cuCtxSynchronize", 13000, Function::cuCtxSynchronize_v2),
+        ("cuMemcpyBatchAsync", 13000, Function::cuMemcpyBatchAsync_v2),
+        ("cuLaunchHostFunc", 13010, Function::cuLaunchHostFunc_v2),
+    ];
+
+    #[test]
+    fn a_form_is_found_from_its_own_driver_on() {
+        for (name, since, form) in FIRST {
+            assert_eq!(Function::for_program(name, since), Some(form), "{name} for {since}");
+            assert_ne!(Function::for_program(name, since - 10), Some(form), "{name} before {since}");
+        }
     }
 }

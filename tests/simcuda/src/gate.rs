@@ -59,7 +59,7 @@ fn pass(function: Function, need: Need, body: impl FnOnce(&mut Held, Here) -> Ou
 }
 
 /// The thread's context.
-fn of_thread(held: &Held) -> Outcome<Here> {
+pub fn of_thread(held: &Held) -> Outcome<Here> {
     match current::top(held.generation) {
         0 => Err(INVALID_CONTEXT),
         context if held.contexts.get(context).is_none() => Err(CONTEXT_IS_DESTROYED),

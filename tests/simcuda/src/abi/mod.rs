@@ -15,4 +15,6 @@ mod tests;
 pub use codes::{Code, Outcome};
 pub use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 pub use pointers::{In, Out, Text, put_text};
-pub use structs::{Access, CopyAttributes, Location, PoolProperties, Properties, Uuid};
+pub use structs::{
+    Access, ContextParameters, CopyAttributes, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid,
+};

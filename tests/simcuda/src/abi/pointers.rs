@@ -105,6 +105,11 @@ impl<T: Copy> In<T> {
 }
 
 impl<T> In<T> {
+    /// The place `count` values further on.
+    pub fn after(self, count: usize) -> In<T> {
+        In(self.0.wrapping_add(count))
+    }
+
     /// Whether there is none.
     pub fn is_null(self) -> bool {
         self.0.is_null()

@@ -2,7 +2,7 @@
 //!
 //! Upward: plain values, good with any bytes in them.
 
-use super::c_int;
+use super::{In, c_int, c_uint};
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -82,3 +82,49 @@ pub struct CopyAttributes {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Uuid(pub [u8; 16]);
+
+/// `CUctxCreateParams`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ContextParameters {
+    /// `CUexecAffinityParam`s: which part of the device's processors the context has.
+    pub limits: In<u8>,
+    /// How many.
+    pub count: c_int,
+    /// `CUctxCigParam`: a program for graphics that shares the device.
+    pub graphics: In<u8>,
+}
+
+/// An end of a `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PlaneEnd {
+    /// Bytes before the rectangle in each row.
+    pub x: usize,
+    /// Rows before it.
+    pub y: usize,
+    /// `CUmemorytype`: which of the next three counts.
+    pub kind: c_uint,
+    /// An address of the host.
+    pub host: In<u8>,
+    /// An address of a device, or of either.
+    pub device: In<u8>,
+    /// `CUarray`.
+    pub array: usize,
+    /// Bytes from the beginning of one row to that of the next.
+    pub pitch: usize,
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PlaneCopy {
+    /// The source.
+    pub from: PlaneEnd,
+    /// The target.
+    pub to: PlaneEnd,
+    /// Bytes of a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}

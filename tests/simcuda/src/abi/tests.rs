@@ -1,7 +1,7 @@
 //! Layouts, numbers and names beside those of cudarc, which were made from `cuda.h`.
 
 use super::attributes as ours;
-use super::{Access, CopyAttributes, Location, PoolProperties, Properties, Uuid, codes};
+use super::{Access, CopyAttributes, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid, codes};
 use cudarc::driver::sys;
 use std::mem::{align_of, offset_of, size_of};
 
@@ -20,6 +20,18 @@ fn structures_are_laid_out_as_in_c() {
         location = location, security = win32HandleMetaData, compression = allocFlags);
     same_layout!(PoolProperties = sys::CUmemPoolProps: kind = allocType, handle_types = handleTypes,
         location = location, security = win32SecurityAttributes, max_size = reserved);
+    same_layout!(PlaneCopy = sys::CUDA_MEMCPY2D: from = srcXInBytes, to = dstXInBytes, width = WidthInBytes,
+        height = Height);
+    let source = offset_of!(PlaneCopy, from);
+    let places = [
+        (offset_of!(PlaneEnd, y), offset_of!(sys::CUDA_MEMCPY2D, srcY)),
+        (offset_of!(PlaneEnd, kind), offset_of!(sys::CUDA_MEMCPY2D, srcMemoryType)),
+        (offset_of!(PlaneEnd, host), offset_of!(sys::CUDA_MEMCPY2D, srcHost)),
+        (offset_of!(PlaneEnd, device), offset_of!(sys::CUDA_MEMCPY2D, srcDevice)),
+        (offset_of!(PlaneEnd, array), offset_of!(sys::CUDA_MEMCPY2D, srcArray)),
+        (offset_of!(PlaneEnd, pitch), offset_of!(sys::CUDA_MEMCPY2D, srcPitch)),
+    ];
+    places.iter().for_each(|(ours, theirs)| assert_eq!(source + ours, *theirs));
     // Of CUDA 12.8, which this cudarc does not know: three enums and two locations.
     assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<i32>() + 2 * size_of::<sys::CUmemLocation>());
     assert_eq!(size_of::<Uuid>(), size_of::<sys::CUuuid>());
@@ -33,6 +45,8 @@ fn device_attributes_have_their_numbers() {
     use ours::device as o;
     use sys::CUdevice_attribute_enum as t;
     let pairs = [
+        (o::MAX_PITCH, t::CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+        (o::TEXTURE_PITCH_ALIGNMENT, t::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT),
         (o::INTEGRATED, t::CU_DEVICE_ATTRIBUTE_INTEGRATED),
         (o::WARP_SIZE, t::CU_DEVICE_ATTRIBUTE_WARP_SIZE),
         (o::MULTIPROCESSOR_COUNT, t::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
@@ -81,6 +95,7 @@ fn error_codes_have_their_numbers_and_names() {
         t::CUDA_ERROR_UNSUPPORTED_LIMIT,
         t::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
         t::CUDA_ERROR_INVALID_PTX,
+        t::CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY,
         t::CUDA_ERROR_INVALID_HANDLE,
         t::CUDA_ERROR_ILLEGAL_STATE,
         t::CUDA_ERROR_NOT_FOUND,

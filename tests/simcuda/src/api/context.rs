@@ -3,6 +3,7 @@
 use crate::abi::codes::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED, UNSUPPORTED_LIMIT};
 use crate::abi::{Out, Outcome, c_int, c_uint, c_ulonglong};
 use crate::gate::exports;
+use crate::machine::context::Here;
 use crate::machine::{Context, Fault, Held, World, current};
 use crate::memory::Holder;
 use crate::order::Lane;
@@ -24,8 +25,7 @@ exports! {
             world.contexts.get_mut(handle).into_iter().for_each(|found| found.retained += 1);
             return context.put(handle);
         }
-        let new = Context { device, retained: 1, lost: None, peers: Default::default(), limits: Default::default() };
-        let handle = world.contexts.insert(new);
+        let handle = world.contexts.insert(Context::new(device, None));
         world.devices[device].context = Some(handle);
         context.put(handle)
     }
@@ -38,13 +38,14 @@ exports! {
             context.retained -= 1;
             context.retained
         });
-        if left == 0 { destroy(world, handle, device) } else { Ok(()) }
+        if left == 0 { destroy(world, handle, device, "cuDevicePrimaryCtxRelease") } else { Ok(()) }
     }
 
     /// Ends the context, however many hold it.
     Driver fn cuDevicePrimaryCtxReset_v2(world, here, device: c_int) {
         let device = world.ordinal(device)?;
-        world.devices[device].context.map_or(Ok(()), |handle| destroy(world, handle, device))
+        let primary = world.devices[device].context;
+        primary.map_or(Ok(()), |handle| destroy(world, handle, device, "cuDevicePrimaryCtxReset"))
     }
 
     /// Flags for the next context.
@@ -106,7 +107,8 @@ exports! {
 
     /// Flags of the thread's context.
     Context fn cuCtxGetFlags(world, here, flags: Out<c_uint>) {
-        flags.put(world.devices[here.device].flags)
+        let own = world.contexts.get(here.context).and_then(|context| context.own);
+        flags.put(own.unwrap_or(world.devices[here.device].flags))
     }
 
     /// The version of the interface.
@@ -114,14 +116,16 @@ exports! {
         version.put(API_VERSION)
     }
 
-    /// Waits for everything in the context.
+    /// Waits for everything in the thread's context.
     Context fn cuCtxSynchronize(world, here) {
-        let lanes: Vec<Lane> = world.targets_of_context(here.context).iter().map(|(lane, _)| *lane).collect();
-        lanes.into_iter().try_for_each(|lane| world.not_capturing(lane))?;
-        world.forbidden_in_capture()?;
-        let targets = world.targets_of_context(here.context);
-        synchronise(world, &targets, "cuCtxSynchronize")?;
-        world.here(here.context).map(drop)
+        finish(world, here)
+    }
+
+    /// Waits for everything in a context; in the thread's for null.
+    Driver fn cuCtxSynchronize_v2(world, here, context: u64) {
+        let context = if context == 0 { current::top(world.generation) } else { context };
+        let of = world.here(context)?;
+        finish(world, of)
     }
 
     /// The least and the greatest priority of streams.
@@ -147,7 +151,16 @@ exports! {
     }
 }
 
-fn exists(world: &mut Held, context: u64, call: &str) -> Outcome {
+fn finish(world: &mut Held, of: Here) -> Outcome {
+    let lanes: Vec<Lane> = world.targets_of_context(of.context).iter().map(|(lane, _)| *lane).collect();
+    lanes.into_iter().try_for_each(|lane| world.not_capturing(lane))?;
+    world.forbidden_in_capture()?;
+    let targets = world.targets_of_context(of.context);
+    synchronise(world, &targets, "cuCtxSynchronize")?;
+    world.here(of.context).map(drop)
+}
+
+pub(super) fn exists(world: &mut Held, context: u64, call: &str) -> Outcome {
     if world.contexts.get(context).is_some() {
         return Ok(());
     }
@@ -156,13 +169,17 @@ fn exists(world: &mut Held, context: u64, call: &str) -> Outcome {
     Err(CONTEXT_IS_DESTROYED)
 }
 
-/// Ends a context and all in it. What nobody gave back before is a leak; of a lost context nobody could.
-fn destroy(held: &mut Held, handle: u64, device: usize) -> Outcome {
+/// Ends a context and all in it. What nobody gave back before is a leak; of a lost context nobody could. Memory of pools
+/// ends with a device's primary context only.
+pub(super) fn destroy(held: &mut Held, handle: u64, device: usize, call: &str) -> Outcome {
     let targets = held.targets_of_context(handle);
-    wait_for(held, &targets, "cuDevicePrimaryCtxRelease")?;
+    wait_for(held, &targets, call)?;
     let world: &mut World = held;
+    let primary = world.contexts.get(handle).ok_or(INVALID_CONTEXT)?.own.is_none();
     let lost = world.is_lost(handle);
+    let ends = |holder| primary || !matches!(holder, Holder::Pool(_));
     let blocks = world.memory.blocks.iter().filter(|(_, block)| block.context == handle && block.freed.is_none());
+    let blocks = blocks.filter(|(_, block)| ends(block.holder));
     let blocks: Vec<(u64, bool, String)> = blocks
         .map(|(start, block)| (*start, matches!(block.holder, Holder::Pool(_)), block.describe(*start)))
         .collect();
@@ -175,14 +192,16 @@ fn destroy(held: &mut Held, handle: u64, device: usize) -> Outcome {
         }
     }
     end_objects(world, handle, lost);
-    if lost {
+    if lost && primary {
         let of_device = world.memory.physical.iter().filter(|(_, memory)| memory.device == device);
         let handles: Vec<u64> = of_device.map(|(handle, _)| handle).collect();
         let reserved: Vec<u64> = world.memory.reservations.keys().copied().collect();
         world.memory.orphans.extend(handles.into_iter().chain(reserved));
     }
     world.contexts.remove(handle);
-    world.devices[device].context = None;
+    if primary {
+        world.devices[device].context = None;
+    }
     Ok(())
 }
 
@@ -201,12 +220,14 @@ fn end_objects(world: &mut World, context: u64, lost: bool) {
     world.streams.threads.retain(|(of, _), _| *of != context);
     let events = world.events.iter().filter(|(_, event)| event.context == context).map(|(handle, _)| handle);
     let lines: Vec<String> = events.map(|event| format!("event {event:#x}, when its context ended")).collect();
-    let modules = world.modules.iter().filter(|(_, module)| module.context == context).map(|(handle, _)| handle);
+    let modules = world.modules.iter().filter(|(_, module)| module.context == context && module.library.is_none());
+    let modules = modules.map(|(handle, _)| handle);
     let modules = modules.map(|module| format!("module {module:#x}, when its context ended"));
     let lines: Vec<String> = lines.into_iter().chain(modules).filter(|_| !lost).collect();
     world.memory.lost.extend(lines);
     world.events.retain(|event| event.context != context);
     world.modules.retain(|module| module.context != context);
+    world.forget_functions();
 }
 
 /// For families that a profile has not.

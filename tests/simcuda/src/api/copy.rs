@@ -5,7 +5,7 @@
 //! they return; those to such memory return when they are done.
 
 use crate::abi::codes::INVALID_CONTEXT;
-use crate::abi::{CopyAttributes, In, Out, Outcome};
+use crate::abi::{Code, CopyAttributes, In, Out, Outcome};
 use crate::gate::exports;
 use crate::machine::context::Here;
 use crate::machine::{Fault, Held, World};
@@ -84,25 +84,64 @@ exports! {
         first: In<usize>, kinds: usize, failed: Out<usize>, stream: u64,
     ) {
         failed.put_if_wanted(usize::MAX);
-        super::valid(count > 0 && (1..=count).contains(&kinds) && stream > 1)?;
-        let (attributes, first) = (attributes.all(kinds)?, first.all(kinds)?);
-        let orders = attributes.iter().all(|kind| (1..=3).contains(&kind.order));
-        super::valid(orders && first[0] == 0 && first.is_sorted_by(|a, b| a < b) && first.iter().all(|&at| at < count))?;
-        let lane = world.lane_here(here, stream, "cuMemcpyBatchAsync")?;
-        super::valid(world.streams.all.get(&lane).is_some_and(|stream| stream.capture.is_none()))?;
-        let (to, from, sizes) = (to.all(count)?, from.all(count)?, sizes.all(count)?);
-        unordered(world, &to, &sizes);
-        let known = (0..count).all(|at| !pageable(world, to[at]) && !pageable(world, from[at].address()));
-        if known {
-            let copies = (0..count).map(|at| (to[at], from[at].address(), sizes[at] as u64)).collect();
-            return world.submit(lane, together(copies)).map(drop);
-        }
-        for at in 0..count {
-            let copied = on_stream(world, lane, "cuMemcpyBatchAsync", to[at], from[at], sizes[at]);
-            copied.inspect_err(|_| failed.put_if_wanted(at))?;
-        }
-        Ok(())
+        let lane = batch(world, here, count, attributes, first, kinds, stream)?;
+        many(world, lane, to, from, sizes, count).map_err(|(at, code)| {
+            failed.put_if_wanted(at);
+            code
+        })
     }
+
+    /// As above; it does not say which copy failed.
+    Context fn cuMemcpyBatchAsync_v2(
+        world, here, to: In<u64>, from: In<In<u8>>, sizes: In<usize>, count: usize, attributes: In<CopyAttributes>,
+        first: In<usize>, kinds: usize, stream: u64,
+    ) {
+        let lane = batch(world, here, count, attributes, first, kinds, stream)?;
+        many(world, lane, to, from, sizes, count).map_err(|(_, code)| code)
+    }
+}
+
+/// The stream of a batch whose counts and attributes are as they must be.
+fn batch(
+    world: &mut World,
+    here: Here,
+    count: usize,
+    attributes: In<CopyAttributes>,
+    first: In<usize>,
+    kinds: usize,
+    stream: u64,
+) -> Outcome<Lane> {
+    super::valid(count > 0 && (1..=count).contains(&kinds) && stream > 1)?;
+    let (attributes, first) = (attributes.all(kinds)?, first.all(kinds)?);
+    let orders = attributes.iter().all(|kind| (1..=3).contains(&kind.order));
+    super::valid(orders && first[0] == 0 && first.is_sorted_by(|a, b| a < b) && first.iter().all(|&at| at < count))?;
+    let lane = world.lane_here(here, stream, "cuMemcpyBatchAsync")?;
+    super::valid(world.streams.all.get(&lane).is_some_and(|stream| stream.capture.is_none()))?;
+    Ok(lane)
+}
+
+/// Copies a batch. An error comes with the number of the copy, or `usize::MAX` where it is no single one's.
+fn many(
+    world: &mut Held,
+    lane: Lane,
+    to: In<u64>,
+    from: In<In<u8>>,
+    sizes: In<usize>,
+    count: usize,
+) -> Result<(), (usize, Code)> {
+    let whole = |code| (usize::MAX, code);
+    let to = to.all(count).map_err(whole)?;
+    let from = from.all(count).map_err(whole)?;
+    let sizes = sizes.all(count).map_err(whole)?;
+    unordered(world, &to, &sizes);
+    let known = (0..count).all(|at| !pageable(world, to[at]) && !pageable(world, from[at].address()));
+    if known {
+        let copies = (0..count).map(|at| (to[at], from[at].address(), sizes[at] as u64)).collect();
+        return world.submit(lane, together("cuMemcpyBatchAsync", copies)).map(drop).map_err(whole);
+    }
+    (0..count).try_for_each(|at| {
+        on_stream(world, lane, "cuMemcpyBatchAsync", to[at], from[at], sizes[at]).map_err(|code| (at, code))
+    })
 }
 
 /// Reports targets of one batch that overlap: which of the copies wins is not defined.
@@ -116,12 +155,12 @@ fn unordered(world: &mut World, to: &[u64], sizes: &[usize]) {
 }
 
 /// Whether an address is the host's: pinned, registered or neither.
-fn on_host(world: &World, address: u64) -> bool {
+pub(super) fn on_host(world: &World, address: u64) -> bool {
     world.block_at(address).map_or(!Arena::has(address), |(_, block)| block.is_host())
 }
 
 /// Whether it is the host's and the driver does not know it.
-fn pageable(world: &World, address: u64) -> bool {
+pub(super) fn pageable(world: &World, address: u64) -> bool {
     !Arena::has(address) && world.block_at(address).is_none()
 }
 
@@ -131,9 +170,9 @@ fn node(name: &'static str, to: u64, from: u64, bytes: u64) -> Node {
 }
 
 /// Copies that are one operation.
-fn together(copies: Vec<(u64, u64, u64)>) -> Node {
+pub(super) fn together(name: &'static str, copies: Vec<(u64, u64, u64)>) -> Node {
     let touches = copies.iter().flat_map(|&(to, from, bytes)| [Touch::read(from, bytes), Touch::write(to, bytes)]);
-    Node::new("cuMemcpyBatchAsync", Hand::Copy, touches.collect(), Work::Copies(copies))
+    Node::new(name, Hand::Copy, touches.collect(), Work::Copies(copies))
 }
 
 fn copy(held: &mut Held, here: Here, name: &'static str, to: u64, from: u64, bytes: u64, wait: bool) -> Outcome {
@@ -145,7 +184,14 @@ fn copy(held: &mut Held, here: Here, name: &'static str, to: u64, from: u64, byt
     held.here(here.context).map(drop)
 }
 
-fn on_stream(held: &mut Held, lane: Lane, name: &'static str, to: u64, from: In<u8>, bytes: usize) -> Outcome {
+pub(super) fn on_stream(
+    held: &mut Held,
+    lane: Lane,
+    name: &'static str,
+    to: u64,
+    from: In<u8>,
+    bytes: usize,
+) -> Outcome {
     let captures = held.streams.all.get(&lane).is_some_and(|stream| stream.capture.is_some());
     let mut node = node(name, to, from.address(), bytes as u64);
     // A graph reads what stands there when it is replayed.

@@ -1,10 +1,10 @@
 //! Modules and launches. A module in PTX, which is text, has the kernels that its text names; any other image has all.
 
 use super::{ptx, valid};
-use crate::abi::codes::{INVALID_IMAGE, INVALID_VALUE, NOT_FOUND};
+use crate::abi::codes::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_PERMITTED};
 use crate::abi::{In, Out, Outcome, Text, c_uint};
 use crate::gate::exports;
-use crate::machine::{Fault, Module, World};
+use crate::machine::{Fault, Module, ModuleImage, World};
 use crate::streams::KERNELS;
 use crate::streams::kernels::Arguments;
 
@@ -21,11 +21,14 @@ exports! {
         load(world, here.context, module, image)
     }
 
-    /// Ends a module and its functions.
+    /// Ends a module and its functions. Modules of libraries end with their library.
     Context fn cuModuleUnload(world, here, module: u64) {
         find(world, module, "cuModuleUnload")?;
+        if world.modules.get(module).is_some_and(|module| module.library.is_some()) {
+            return Err(NOT_PERMITTED);
+        }
         world.modules.remove(module);
-        world.functions.retain(|(_, of)| *of != module);
+        world.forget_functions();
         Ok(())
     }
 
@@ -33,21 +36,21 @@ exports! {
     Context fn cuModuleGetFunction(world, here, function: Out<u64>, module: u64, name: Text) {
         find(world, module, "cuModuleGetFunction")?;
         let name = name.get().ok_or(INVALID_VALUE)?;
-        let has = world.modules.get(module).is_some_and(|module| module.has(&name));
-        let kernel = KERNELS.iter().position(|(known, ..)| *known == name).filter(|_| has).ok_or(NOT_FOUND)?;
+        let kernel = world.modules.get(module).and_then(|module| module.image.find(&name)).ok_or(NOT_FOUND)?;
         function.check()?;
         function.put(world.functions.insert((kernel, module)))
     }
 
-    /// Runs a kernel. Sizes must be sizes; they change nothing.
+    /// Runs a function, or a kernel of a library. Sizes must be sizes; they change nothing.
     Context fn cuLaunchKernel(
         world, here, function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: In<In<u8>>, extra: In<u8>,
     ) {
-        let Some((kernel, _)) = world.functions.get(function).copied() else {
+        let of_library = || world.kernels.get(function).map(|kernel| kernel.kernel);
+        let Some(kernel) = world.functions.get(function).map(|(kernel, _)| *kernel).or_else(of_library) else {
             let text = format!("cuLaunchKernel of {}", world.functions.fate(function));
             world.report.add(Fault::BadHandle, text);
-            return Err(crate::abi::codes::INVALID_HANDLE);
+            return Err(INVALID_HANDLE);
         };
         valid([grid_x, grid_y, grid_z, block_x, block_y, block_z].iter().all(|size| *size > 0))?;
         let threads = [block_x, block_y, block_z].iter().map(|size| u64::from(*size)).product::<u64>();
@@ -64,8 +67,13 @@ fn load(world: &mut World, context: u64, module: Out<u64>, image: In<u8>) -> Out
     if image.is_null() {
         return Err(INVALID_IMAGE);
     }
-    let kernels = ptx::kernels(image)?;
-    module.put(world.modules.insert(Module { context, kernels }))
+    let image = read_image(image)?;
+    module.put(world.modules.insert(Module { context, image, library: None }))
+}
+
+/// What an image has. PTX that the driver would not take is refused; so is null.
+pub(super) fn read_image(image: In<u8>) -> Outcome<ModuleImage> {
+    ptx::kernels(image).map(ModuleImage)
 }
 
 fn find(world: &mut World, module: u64, call: &str) -> Outcome {
@@ -74,5 +82,5 @@ fn find(world: &mut World, module: u64, call: &str) -> Outcome {
     }
     let text = format!("{call} of {}", world.modules.fate(module));
     world.report.add(Fault::BadHandle, text);
-    Err(crate::abi::codes::INVALID_HANDLE)
+    Err(INVALID_HANDLE)
 }

@@ -4,9 +4,9 @@ use super::valid;
 use crate::abi::codes::INVALID_VALUE;
 use crate::abi::{Out, Outcome};
 use crate::functions::Function;
-use crate::gate::exports;
+use crate::gate::{exports, of_thread};
 use crate::machine::context::Here;
-use crate::machine::{Fault, Held};
+use crate::machine::{Fault, Held, current};
 use crate::memory::{Arena, Holder};
 use crate::streams::wait_for;
 
@@ -25,12 +25,12 @@ exports! {
         pointer.put(world.allocate(here, bytes as u64, Holder::Device)?)
     }
 
-    /// Frees a block of any call that allocates device memory, when the operations on it are done.
-    Context fn cuMemFree_v2(world, here, pointer: u64) {
+    /// Frees a block of any call that allocates device memory, when the operations on it are done. A thread without a
+    /// context frees in the block's.
+    Driver fn cuMemFree_v2(world, here, pointer: u64) {
+        let here = place(world, pointer)?;
         world.forbidden_in_capture()?;
-        free_when_idle(world, here, pointer, Function::cuMemFree_v2, |holder| {
-            matches!(holder, Holder::Device | Holder::Managed | Holder::Pool(_))
-        })
+        free_when_idle(world, here, pointer, Function::cuMemFree_v2, freed_here)
     }
 
     /// The block that has this byte.
@@ -43,6 +43,21 @@ exports! {
         bytes.put_if_wanted(length as usize);
         Ok(())
     }
+}
+
+/// What `cuMemFree` frees.
+fn freed_here(holder: Holder) -> bool {
+    matches!(holder, Holder::Device | Holder::Managed | Holder::Pool(_))
+}
+
+/// The thread's context; the block's where the thread has none.
+fn place(held: &mut Held, pointer: u64) -> Outcome<Here> {
+    if current::top(held.generation) != 0 {
+        return of_thread(held);
+    }
+    find_to_free(held, pointer, Function::cuMemFree_v2.name(), freed_here)?;
+    let context = held.memory.blocks.get(&pointer).map_or(0, |block| block.context);
+    held.here(context)
 }
 
 /// Frees a block once nothing on it runs. The real call waits for more, so a wait is counted where anything in the

@@ -2,8 +2,10 @@
 
 use super::valid;
 use crate::abi::codes::NOT_READY;
-use crate::abi::{Out, c_int, c_uint, c_ulonglong, c_void};
+use crate::abi::{Out, Outcome, c_int, c_uint, c_ulonglong, c_void};
 use crate::gate::exports;
+use crate::machine::World;
+use crate::machine::context::Here;
 use crate::streams::{HostFunction, Node, Work, synchronise};
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -78,6 +80,13 @@ exports! {
         context.put(world.streams.all.get(&lane).map_or(0, |stream| stream.context))
     }
 
+    /// Its context, and the part of a device that it is limited to: none here has one.
+    Context fn cuStreamGetCtx_v2(world, here, stream: u64, context: Out<u64>, part: Out<u64>) {
+        let lane = world.lane(here, stream, "cuStreamGetCtx")?;
+        context.put(world.streams.all.get(&lane).map_or(0, |stream| stream.context))?;
+        part.put(0)
+    }
+
     /// Its device.
     Context fn cuStreamGetDevice(world, here, stream: u64, device: Out<c_int>) {
         let lane = world.lane(here, stream, "cuStreamGetDevice")?;
@@ -98,9 +107,19 @@ exports! {
 
     /// The stream calls a function of the caller's, which may not call the driver.
     Context fn cuLaunchHostFunc(world, here, stream: u64, function: Callback, argument: usize) {
-        let lane = world.lane_here(here, stream, "cuLaunchHostFunc")?;
-        let function = function.ok_or(crate::abi::codes::INVALID_VALUE)?;
-        let work = Work::Host(HostFunction { function, argument });
-        world.submit(lane, Node::mark("cuLaunchHostFunc", work)).map(drop)
+        launch(world, here, stream, function, argument)
     }
+
+    /// As above; `mode` is how the thread that calls waits for its work: blocked 0, spinning 1. It changes nothing here.
+    Context fn cuLaunchHostFunc_v2(world, here, stream: u64, function: Callback, argument: usize, mode: c_uint) {
+        valid(mode <= 1)?;
+        launch(world, here, stream, function, argument)
+    }
+}
+
+fn launch(world: &mut World, here: Here, stream: u64, function: Callback, argument: usize) -> Outcome {
+    let lane = world.lane_here(here, stream, "cuLaunchHostFunc")?;
+    let function = function.ok_or(crate::abi::codes::INVALID_VALUE)?;
+    let work = Work::Host(HostFunction { function, argument });
+    world.submit(lane, Node::mark("cuLaunchHostFunc", work)).map(drop)
 }

@@ -1,12 +1,12 @@
-//! Devices and their primary contexts.
+//! Devices and their contexts.
 //!
-//! Upward: a context lives while it is retained; a lost one gives its error to every call until it is released for the
-//! last time.
+//! Upward: a primary context lives while it is retained, one that a program made until it is destroyed; a lost one gives
+//! its error to every call until then.
 
 use super::World;
-use crate::abi::codes::{INVALID_CONTEXT, INVALID_DEVICE};
+use crate::abi::codes::{INVALID_CONTEXT, INVALID_DEVICE, OUT_OF_MEMORY};
 use crate::abi::{Code, Outcome, c_int, c_uint};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A device.
 #[derive(Default)]
@@ -23,18 +23,27 @@ pub struct Device {
     pub default_pool: Option<u64>,
 }
 
-/// A primary context.
+/// A context.
 pub struct Context {
     /// Its device.
     pub device: usize,
-    /// `cuDevicePrimaryCtxRetain` minus `cuDevicePrimaryCtxRelease`: at least 1.
+    /// The flags of `cuCtxCreate`; `None` for the device's primary context.
+    pub own: Option<c_uint>,
+    /// `cuDevicePrimaryCtxRetain` minus `cuDevicePrimaryCtxRelease`: at least 1. Always 1 of others.
     pub retained: u64,
     /// The error that every call gives from now on.
     pub lost: Option<Code>,
     /// Devices whose memory operations of this context may use.
     pub peers: BTreeSet<usize>,
     /// By `CUlimit`, those that were set.
-    pub limits: std::collections::BTreeMap<c_int, usize>,
+    pub limits: BTreeMap<c_int, usize>,
+}
+
+impl Context {
+    /// A context that was just made.
+    pub fn new(device: usize, own: Option<c_uint>) -> Context {
+        Context { device, own, retained: 1, lost: None, peers: BTreeSet::new(), limits: BTreeMap::new() }
+    }
 }
 
 /// Where a call is made: the thread's current context.
@@ -56,6 +65,11 @@ impl World {
     pub fn here(&self, context: u64) -> Outcome<Here> {
         let found = self.contexts.get(context).ok_or(INVALID_CONTEXT)?;
         found.lost.map_or(Ok(Here { context, device: found.device }), Err)
+    }
+
+    /// Refuses one more context where the device has no memory left that it would take for itself.
+    pub fn room_for_context(&self, device: usize) -> Outcome {
+        if self.left(device) < self.profile.overhead { Err(OUT_OF_MEMORY) } else { Ok(()) }
     }
 
     /// The error of the device's primary context, where it is lost: memory that belongs to no context fails with it.

@@ -27,6 +27,10 @@ pub enum Kind {
     Graph,
     /// `CUgraphExec`.
     Exec,
+    /// `CUlibrary`.
+    Library,
+    /// `CUkernel`.
+    Kernel,
 }
 
 /// Handles are multiples of 16, as pointers are, with the kind above bit 48 and the world's generation above bit 32: no
@@ -91,6 +95,11 @@ impl<T> Table<T> {
         let mut handles: Vec<u64> = self.live.keys().copied().collect();
         handles.sort_unstable();
         handles.into_iter().filter_map(|handle| Some((handle, self.live.get(&handle)?)))
+    }
+
+    /// How many live objects are of a kind.
+    pub fn count(&self, of_kind: impl Fn(&T) -> bool) -> u64 {
+        self.live.values().filter(|object| of_kind(object)).count() as u64
     }
 
     /// All live objects, to change, in any order.

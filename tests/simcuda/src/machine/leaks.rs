@@ -60,10 +60,14 @@ impl World {
         lines.extend(self.captures.live.iter().map(|(handle, _)| format!("capture {handle:#x}")));
         lines.extend(self.captures.graphs.iter().map(|(handle, _)| format!("graph {handle:#x}")));
         lines.extend(self.captures.execs.iter().map(|(handle, _)| format!("graph {handle:#x}, instantiated")));
-        let modules = self.modules.iter().filter(|(_, module)| !self.is_lost(module.context));
+        let modules = self.modules.iter().filter(|(_, module)| module.library.is_none());
+        let modules = modules.filter(|(_, module)| !self.is_lost(module.context));
         lines.extend(modules.map(|(handle, _)| format!("module {handle:#x}")));
-        let contexts = self.contexts.iter().map(|(_, context)| (context.device, context.retained));
-        lines.extend(contexts.map(|(device, times)| format!("context of device {device}, retained {times} times")));
+        lines.extend(self.libraries.iter().map(|(handle, _)| format!("library {handle:#x}")));
+        lines.extend(self.contexts.iter().map(|(_, context)| match context.own {
+            None => format!("context of device {}, retained {} times", context.device, context.retained),
+            Some(_) => format!("context of device {}, made by cuCtxCreate", context.device),
+        }));
         lines
     }
 }

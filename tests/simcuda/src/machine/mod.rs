@@ -16,7 +16,7 @@ mod tally;
 
 pub use context::{Context, Device};
 pub use handles::{Kind, Table};
-pub use module::Module;
+pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage};
 pub use profile::Profile;
 pub use report::{Fault, Report};
 pub use tally::Tally;
@@ -37,7 +37,7 @@ pub struct World {
     pub initialised: bool,
     /// By ordinal.
     pub devices: Vec<Device>,
-    /// Primary contexts that are retained.
+    /// Primary contexts that are retained, and contexts that programs made.
     pub contexts: Table<Context>,
     /// All memory.
     pub memory: Memory,
@@ -49,6 +49,10 @@ pub struct World {
     pub captures: Captures,
     /// Modules.
     pub modules: Table<Module>,
+    /// Libraries.
+    pub libraries: Table<KernelLibrary>,
+    /// Kernels of libraries that somebody asked for.
+    pub kernels: Table<LibraryKernel>,
     /// Functions: number of the kernel, and the module.
     pub functions: Table<(usize, u64)>,
     /// The order of operations.
@@ -73,6 +77,8 @@ impl World {
             events: Table::new(Kind::Event, generation, reuse),
             captures: Captures::new(generation),
             modules: Table::new(Kind::Module, generation, false),
+            libraries: Table::new(Kind::Library, generation, false),
+            kernels: Table::new(Kind::Kernel, generation, false),
             functions: Table::new(Kind::Function, generation, false),
             races: Races::default(),
             tally: Tally::default(),

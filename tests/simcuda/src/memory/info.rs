@@ -24,7 +24,7 @@ impl World {
     /// Bytes of a device that can still be allocated.
     pub fn left(&self, device: usize) -> u64 {
         let Some(found) = self.devices.get(device) else { return 0 };
-        let overhead = if found.context.is_some() { self.profile.overhead } else { 0 };
+        let overhead = self.profile.overhead * self.contexts.count(|context| context.device == device);
         self.profile.total.saturating_sub(overhead + found.used)
     }
 

@@ -5,17 +5,21 @@
 
 mod calls;
 mod capture;
+mod contexts;
 mod crowd;
 mod cudarc;
 mod driver;
 mod faults;
+mod forms;
 mod host;
+mod library;
 mod lost;
 mod machine;
 mod memory;
 mod missing;
 mod order;
 mod peers;
+mod plane;
 mod pools;
 mod process;
 mod ptx;
