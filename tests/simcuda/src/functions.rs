@@ -62,13 +62,14 @@ functions! {
     4000:
         cuCtxGetCurrent cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuStreamDestroy_v2 cuEventDestroy_v2
         cuMemcpy cuMemcpyAsync cuMemcpyPeer cuMemcpyPeerAsync cuDeviceCanAccessPeer cuCtxEnablePeerAccess
-        cuCtxDisablePeerAccess cuPointerGetAttribute cuMemHostUnregister cuLaunchKernel cuCtxDestroy_v2;
+        cuCtxDisablePeerAccess cuPointerGetAttribute cuMemHostUnregister cuLaunchKernel cuCtxDestroy_v2
+        cuProfilerStart cuProfilerStop;
     4010:
         cuDeviceGetPCIBusId;
     5050:
         cuStreamCreateWithPriority cuStreamGetPriority cuStreamGetFlags cuCtxGetStreamPriorityRange;
     6000:
-        cuMemAllocManaged cuGetErrorName cuGetErrorString;
+        cuMemAllocManaged cuGetErrorName cuGetErrorString cuStreamAttachMemAsync;
     6050:
         cuMemHostRegister_v2;
     7000:

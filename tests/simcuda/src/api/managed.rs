@@ -1,5 +1,6 @@
 //! Managed memory: one address on host and device.
 
+use super::pool::not_in_graph;
 use super::{offered, valid};
 use crate::abi::attributes::{CPU, INVALID_DEVICE as NOWHERE, LOCATION_DEVICE, advise, range};
 use crate::abi::codes::{INVALID_DEVICE, INVALID_VALUE};
@@ -7,9 +8,9 @@ use crate::abi::{Location, Out, Outcome, c_int, c_uint};
 use crate::gate::exports;
 use crate::machine::World;
 use crate::machine::context::Here;
-use crate::memory::Holder;
 use crate::memory::check::Hand;
 use crate::memory::hints::Said;
+use crate::memory::{Arena, Attachment, Holder, attach};
 use crate::order::Touch;
 use crate::streams::{Node, Work};
 
@@ -20,7 +21,27 @@ exports! {
         valid(matches!(flags, 1 | 2))?;
         pointer.check()?;
         world.forbidden_in_capture()?;
-        pointer.put(world.allocate(here, bytes as u64, Holder::Managed)?)
+        let start = world.allocate(here, bytes as u64, Holder::Managed)?;
+        world.memory.attachments.insert(start, Attachment { first: flags, now: flags, lane: 0 });
+        pointer.put(start)
+    }
+
+    /// A whole managed block is used by all streams, by none, or by this one, from now on. Where the device reads the
+    /// host's pages, memory that nobody registered may be named too; it stays as it is.
+    Context fn cuStreamAttachMemAsync(world, here, stream: u64, pointer: u64, bytes: usize, flags: c_uint) {
+        valid(matches!(flags, attach::GLOBAL | attach::HOST | attach::SINGLE))?;
+        // The null stream is no stream of its own.
+        valid(flags != attach::SINGLE || stream > 1)?;
+        let lane = world.lane_here(here, stream, "cuStreamAttachMemAsync")?;
+        not_in_graph(world, lane)?;
+        let block = world.memory.blocks.get(&pointer).filter(|block| block.holder == Holder::Managed);
+        let whole = block.map(|block| bytes == 0 || bytes as u64 == block.bytes);
+        let host = world.profile.pageable && bytes > 0 && !Arena::has(pointer) && pointer != 0;
+        valid(whole.unwrap_or(host))?;
+        if whole.is_some() {
+            world.attach(pointer, flags, lane);
+        }
+        world.submit(lane, Node::mark("cuStreamAttachMemAsync", Work::Nothing)).map(drop)
     }
 
     /// Moves managed memory ahead of its use.

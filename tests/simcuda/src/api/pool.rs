@@ -133,8 +133,8 @@ fn find<'a>(world: &'a mut World, pool: u64, call: &str) -> Outcome<&'a mut Pool
     world.memory.pools.get_mut(pool).ok_or(INVALID_HANDLE)
 }
 
-/// Graphs with memory of their own are not simulated.
-fn not_in_graph(world: &mut World, lane: Lane) -> Outcome {
+/// For calls that a graph cannot repeat; graphs with memory of their own are not simulated.
+pub(super) fn not_in_graph(world: &mut World, lane: Lane) -> Outcome {
     let Some(capture) = world.streams.all.get(&lane).and_then(|stream| stream.capture) else { return Ok(()) };
     world.captures.invalidate(capture);
     Err(STREAM_CAPTURE_UNSUPPORTED)

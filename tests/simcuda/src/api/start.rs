@@ -1,4 +1,4 @@
-//! Beginning, versions, error texts, and functions by name.
+//! Beginning, versions, error texts, profilers, and functions by name.
 
 use crate::abi::codes::{INVALID_VALUE, NO_DEVICE, NOT_FOUND, describe};
 use crate::abi::{Out, Outcome, Text, c_int, c_uint, c_ulonglong};
@@ -36,6 +36,16 @@ exports! {
     Nothing fn cuGetErrorString(world, here, error: c_int, text: Out<Text>) {
         text.put(describe(error).map_or(Text::NONE, |(_, sentence)| Text::of(sentence)))?;
         describe(error).map(drop).ok_or(INVALID_VALUE)
+    }
+
+    /// A profiler records the thread's context from now on. None is ever attached here.
+    Context fn cuProfilerStart(world, here) {
+        Ok(())
+    }
+
+    /// It records no more. Nor is it an error without a beginning.
+    Context fn cuProfilerStop(world, here) {
+        Ok(())
     }
 
     /// The newest form of a function that a program for `version` may use.

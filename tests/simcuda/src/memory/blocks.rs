@@ -129,6 +129,7 @@ impl World {
         self.races.ledger.forget(block.base, block.span);
         if block.holder == Holder::Managed {
             self.memory.hints.forget(block.base, block.span);
+            self.memory.attachments.remove(&start);
         }
         self.discharge(block.device, block.charged);
         if !matches!(block.holder, Holder::Registered(_)) {

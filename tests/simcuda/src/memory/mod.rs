@@ -7,6 +7,7 @@
 //! From below: `arena.rs` alone speaks to the system.
 
 mod arena;
+pub mod attach;
 pub mod blocks;
 pub mod bytes;
 pub mod check;
@@ -17,6 +18,7 @@ mod ranges;
 pub mod vmm;
 
 pub use arena::Arena;
+pub use attach::Attachment;
 pub use blocks::{Block, Holder};
 pub use hints::Hints;
 pub use pool::Pool;
@@ -71,6 +73,8 @@ pub struct Memory {
     pub pools: Table<Pool>,
     /// What was said about managed memory.
     pub hints: Hints,
+    /// Who uses managed blocks, by their first byte.
+    pub attachments: BTreeMap<u64, Attachment>,
     /// Bytes of pinned host memory.
     pub pinned: u64,
     /// Counts blocks: `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
@@ -101,6 +105,7 @@ impl Memory {
             places: Ranges::new(0, FILE),
             pools: Table::new(Kind::Pool, generation, false),
             hints: Hints::default(),
+            attachments: BTreeMap::new(),
             pinned: 0,
             ids: 0,
             orphans: BTreeSet::new(),

@@ -93,7 +93,10 @@ impl World {
 
     /// Checks all touches of a node.
     fn judge_node(&mut self, here: Here, lane: Lane, node: Node, clock: &Clock) -> Outcome<Node> {
-        let wrong = node.touches.iter().find_map(|touch| self.may_touch(here, node.hand, *touch, clock).err());
+        let wrong = node.touches.iter().find_map(|touch| {
+            let may = self.may_touch(here, node.hand, *touch, clock);
+            may.and_then(|()| self.detached(lane, node.hand, *touch)).err()
+        });
         let Some((fault, text)) = wrong else { return Ok(node) };
         self.report.add(fault, format!("{} on stream {lane}: {text}", node.name));
         if !node.is_kernel {

@@ -144,6 +144,21 @@ fn calls_take_as_long_as_they_are_told() {
 }
 
 #[test]
+fn profilers_and_priorities_need_a_context_and_no_more() {
+    let _machine = Machine::discrete();
+    let context = make!(cuCtxGetCurrent -> u64;).expect("a context");
+    call!(cuProfilerStop()).and(call!(cuProfilerStart())).and(call!(cuProfilerStart())).expect("in any order");
+    let (mut least, mut greatest) = (1, 1);
+    call!(cuCtxGetStreamPriorityRange(&mut least => *mut c_int, &mut greatest => *mut c_int)).expect("a range");
+    assert_eq!((least, greatest), (0, -5));
+    call!(cuCtxGetStreamPriorityRange(0 => usize, 0 => usize)).expect("nobody wants to know");
+    current(0).expect("none");
+    assert_eq!((call!(cuProfilerStart()), call!(cuProfilerStop())), (Err(INVALID_CONTEXT), Err(INVALID_CONTEXT)));
+    assert_eq!(call!(cuCtxGetStreamPriorityRange(0 => usize, 0 => usize)), Err(INVALID_CONTEXT));
+    current(context).expect("a context");
+}
+
+#[test]
 fn profiles_that_are_none_are_refused() {
     let session = Simulator::exclusive("");
     for bad in ["{", "[]", r#"{"profile": "x"}"#, r#"{"granularity": 3}"#, r#"{"mistyped": 3}"#] {

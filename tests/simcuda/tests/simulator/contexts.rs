@@ -102,9 +102,11 @@ fn a_stream_of_one_context_is_not_the_other_s() {
 
 #[test]
 fn a_context_that_is_lost_takes_no_other_with_it() {
-    let _machine = Machine::discrete();
+    let machine = Machine::discrete();
     let own = create(0, 0).expect("a device");
+    machine.hold();
     run("fault", 0, &[]).expect("launches report nothing at once");
+    machine.release();
     assert_eq!((sync(), alloc(8)), (Err(ILLEGAL_ADDRESS), Err(ILLEGAL_ADDRESS)));
     destroy(own).expect("a lost context");
     alloc(8).and_then(free).expect("the primary context works");

@@ -3,6 +3,7 @@
 //! Tests call the C functions by name, as programs do. One at a time has the machine.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
+mod attach;
 mod calls;
 mod capture;
 mod contexts;

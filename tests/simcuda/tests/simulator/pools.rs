@@ -71,6 +71,30 @@ fn other_streams_have_a_block_when_its_free_is_done() {
 }
 
 #[test]
+fn attributes_are_read_and_set() {
+    let _machine = Machine::discrete();
+    set_pool(4, u64::MAX).expect("a threshold");
+    let (a, b) = (take(4 * MIB, 0).expect("memory"), take(2 * MIB, 0).expect("memory"));
+    give(a, 0).and(sync()).expect("a block");
+    assert_eq!([5, 6, 7, 8].map(pool), [6 << 20, 6 << 20, 2 << 20, 6 << 20]);
+    set_pool(8, 0).expect("the most in use is what is in use");
+    assert_eq!([5, 6, 7, 8].map(pool), [6 << 20, 6 << 20, 2 << 20, 2 << 20]);
+    give(b, 0).and(sync()).and(set_pool(4, 0)).expect("a block");
+    call!(cuMemPoolTrimTo(default_pool() => u64, 0 => usize)).and(set_pool(6, 0)).expect("nothing is kept");
+    assert_eq!([4, 5, 6, 7, 8].map(pool), [0, 0, 0, 0, 2 << 20]);
+    let refused = [set_pool(6, 1), set_pool(8, 1), set_pool(5, 0), set_pool(7, 0), set_pool(0, 0), set_pool(99, 0)];
+    assert_eq!(refused, [Err(INVALID_VALUE); 6]);
+    for reuse in 1..=3 {
+        assert_eq!(pool(reuse), 1, "allowed from the start");
+        set_pool(reuse, 0).expect("a way to use memory again");
+        assert_eq!(pool(reuse), 0);
+    }
+    let mut value = 0_u64;
+    let unknown = call!(cuMemPoolGetAttribute(default_pool() => u64, 99 => c_int, &mut value => *mut u64));
+    assert_eq!(unknown, Err(INVALID_VALUE));
+}
+
+#[test]
 fn wrong_frees_are_told_apart() {
     let machine = Machine::discrete();
     let block = take(64, 0).expect("memory");
