@@ -6,13 +6,13 @@
 
 use crate::abi::{Code, Out, Text, c_char, c_int, put_text};
 use crate::functions::{ALL, Function};
-use crate::gate::{LATENCY, controls};
+use crate::gate::controls;
+use crate::latency;
 use crate::machine::{Held, Profile, World, lock};
 use crate::memory::Arena;
 use crate::process;
 use crate::streams::{hold, wait_for};
 use parking_lot::Mutex;
-use std::sync::atomic::Ordering;
 
 /// Why the last control function refused.
 static ERROR: Mutex<String> = Mutex::new(String::new());
@@ -97,7 +97,18 @@ controls! {
 
     /// Every call takes so many nanoseconds on top.
     fn simcuda_latency(nanoseconds: u64) -> () {
-        LATENCY.store(nanoseconds, Ordering::Relaxed);
+        latency::set_every(nanoseconds);
+    }
+
+    /// Every call of a function takes so many nanoseconds more, and so many for each MiB of its range, where it reserves,
+    /// creates, maps, unmaps or gives access to one.
+    fn simcuda_latency_of(function: Text, nanoseconds: u64, nanoseconds_per_mib: u64) -> c_int {
+        let name = function.get().unwrap_or_default();
+        let Some(function) = Function::named(&name) else {
+            return refuse(&format!("there is no function `{name}`; give a name of simcuda_names"));
+        };
+        latency::set_own(function, nanoseconds, nanoseconds_per_mib);
+        0
     }
 
     /// The device's context is lost: every call in it gives `code`.
@@ -129,7 +140,7 @@ fn reset(profile: Profile) -> c_int {
         return refuse("another thread reset the machine at the same time");
     }
     Arena::clear();
-    LATENCY.store(0, Ordering::Relaxed);
+    latency::clear();
     let generation = held.generation + 1;
     let old = std::mem::replace(&mut *held, World::new(profile, generation));
     // Their threads find that their world is gone.

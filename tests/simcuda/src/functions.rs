@@ -67,11 +67,12 @@ functions! {
     4010:
         cuDeviceGetPCIBusId;
     5050:
-        cuStreamCreateWithPriority cuStreamGetPriority cuStreamGetFlags cuCtxGetStreamPriorityRange;
+        cuStreamCreateWithPriority cuStreamGetPriority cuStreamGetFlags cuCtxGetStreamPriorityRange
+        cuLinkComplete cuLinkDestroy;
     6000:
         cuMemAllocManaged cuGetErrorName cuGetErrorString cuStreamAttachMemAsync;
     6050:
-        cuMemHostRegister_v2;
+        cuMemHostRegister_v2 cuLinkCreate_v2 cuLinkAddData_v2;
     7000:
         cuPointerGetAttributes cuDevicePrimaryCtxRetain cuDevicePrimaryCtxGetState cuCtxGetFlags;
     8000:

@@ -2,7 +2,7 @@
 //!
 //! Upward: [`call`], and [`exports!`] which makes C functions of safe bodies. In this order: a process that forked or
 //! ends gets its error; a stream's host function may not call; the call is counted and may be made to fail; the driver
-//! must be initialised; the thread must have a context, which must not be lost.
+//! must be initialised; the thread must have a context, which must not be lost. Latencies pass before and after it.
 //! From below: the lock on the world; `process.rs` for what the process is up to.
 
 use crate::abi::codes::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT, NOT_INITIALIZED, NOT_PERMITTED};
@@ -10,10 +10,7 @@ use crate::abi::{Outcome, c_int};
 use crate::functions::Function;
 use crate::machine::context::Here;
 use crate::machine::{Held, current, lock};
-use crate::process;
-use crate::streams::work::spin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use crate::{latency, process};
 
 /// What a call needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,9 +22,6 @@ pub enum Need {
     /// A current context that works.
     Context,
 }
-
-/// Nanoseconds that every call takes on top. A number of its own: nothing else is ordered by it.
-pub static LATENCY: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a call. Bodies that need no context get one that does not exist.
 pub fn call(function: Function, need: Need, body: impl FnOnce(&mut Held, Here) -> Outcome) -> c_int {
@@ -42,10 +36,7 @@ fn pass(function: Function, need: Need, body: impl FnOnce(&mut Held, Here) -> Ou
     if current::in_callback() && !function.describes_errors() {
         return Err(NOT_PERMITTED);
     }
-    let latency = LATENCY.load(Ordering::Relaxed);
-    if latency > 0 {
-        spin(Duration::from_nanos(latency));
-    }
+    latency::before();
     let mut held = lock();
     held.tally.enter(function).map_or(Ok(()), Err)?;
     if need != Need::Nothing && !held.initialised {
@@ -55,7 +46,10 @@ fn pass(function: Function, need: Need, body: impl FnOnce(&mut Held, Here) -> Ou
     if need == Need::Context {
         here = of_thread(&held)?;
     }
-    body(&mut held, here)
+    let done = body(&mut held, here);
+    drop(held);
+    latency::after(function);
+    done
 }
 
 /// The thread's context.

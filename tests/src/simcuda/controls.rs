@@ -26,6 +26,7 @@ pub struct Simulator {
     release: unsafe extern "C" fn(),
     step: unsafe extern "C" fn(u64) -> u64,
     latency: unsafe extern "C" fn(u64),
+    latency_of: unsafe extern "C" fn(*const c_char, u64, u64) -> c_int,
     lose: unsafe extern "C" fn(c_int, c_int) -> c_int,
 }
 
@@ -54,6 +55,7 @@ impl Simulator {
             release: symbol("simcuda_release"),
             step: symbol("simcuda_step"),
             latency: symbol("simcuda_latency"),
+            latency_of: symbol("simcuda_latency_of"),
             lose: symbol("simcuda_lose"),
         }
     }
@@ -159,6 +161,14 @@ impl Simulator {
     pub fn latency(&self, time: std::time::Duration) {
         // SAFETY: it takes a number.
         unsafe { (self.latency)(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) }
+    }
+
+    /// Every call of a function takes so long on top, and so long for each MiB of its range.
+    pub fn latency_of(&self, function: &str, time: std::time::Duration, of_mib: std::time::Duration) {
+        let [time, of_mib] = [time, of_mib].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        // SAFETY: a string that ends with a zero, and numbers.
+        let done = with(function, |function| unsafe { (self.latency_of)(function, time, of_mib) });
+        assert_eq!(done, 0, "{}", self.read(self.error));
     }
 
     /// The device's context is lost: every call in it gives `code`.

@@ -223,10 +223,13 @@ fn end_objects(world: &mut World, context: u64, lost: bool) {
     let modules = world.modules.iter().filter(|(_, module)| module.context == context && module.library.is_none());
     let modules = modules.map(|(handle, _)| handle);
     let modules = modules.map(|module| format!("module {module:#x}, when its context ended"));
-    let lines: Vec<String> = lines.into_iter().chain(modules).filter(|_| !lost).collect();
+    let links = world.links.iter().filter(|(_, link)| link.context == context);
+    let links = links.map(|(handle, _)| format!("link {handle:#x}, when its context ended"));
+    let lines: Vec<String> = lines.into_iter().chain(modules).chain(links).filter(|_| !lost).collect();
     world.memory.lost.extend(lines);
     world.events.retain(|event| event.context != context);
     world.modules.retain(|module| module.context != context);
+    world.links.retain(|link| link.context != context);
     world.forget_functions();
 }
 

@@ -1,6 +1,6 @@
 //! The heads of kernels in PTX.
 //!
-//! Upward: [`kernels`]: the kernels that a module names, or that its text is none that the driver would take: the header
+//! Upward: [`kernels`] of an image and [`names`] of a text: the kernels that a module names, or that its text is none that the driver would take: the header
 //! must be there, and a kernel that is known here must take the parameters that it takes here, by number and size. So a
 //! launch reads as many arguments as the kernel has, each as long as it says.
 //! From below: the kernels that are known. Bodies are not looked at.
@@ -17,12 +17,17 @@ pub fn kernels(image: In<u8>) -> Outcome<Option<Vec<String>>> {
     if !BEGINNINGS.contains(&image.get()?) {
         return Ok(None);
     }
-    let text = image.text().map(|text| without_comments(&text)).ok_or(INVALID_PTX)?;
+    names(&image.text().ok_or(INVALID_PTX)?).map(Some)
+}
+
+/// Names of all kernels of a text.
+pub fn names(text: &str) -> Outcome<Vec<String>> {
+    let text = without_comments(text);
     let header = [".version", ".target", ".address_size 64"];
     if !header.iter().all(|directive| text.contains(directive)) {
         return Err(INVALID_PTX);
     }
-    text.split(".entry").skip(1).map(head).collect::<Outcome<_>>().map(Some)
+    text.split(".entry").skip(1).map(head).collect()
 }
 
 /// The name in a kernel's head, from behind `.entry` on.

@@ -5,6 +5,7 @@ use crate::abi::attributes::{ALLOCATION_PINNED, LOCATION_DEVICE};
 use crate::abi::codes::{INVALID_DEVICE, INVALID_VALUE};
 use crate::abi::{Access, In, Location, Out, Outcome, Properties, c_int, c_ulonglong};
 use crate::gate::exports;
+use crate::latency::length;
 use crate::machine::{Fault, Held, World, current};
 use crate::streams::settle;
 
@@ -15,6 +16,7 @@ exports! {
     ) {
         usable(world)?;
         valid(flags == 0)?;
+        length(bytes);
         pointer.check()?;
         pointer.put(world.reserve(bytes as u64, align as u64, hint)?)
     }
@@ -22,12 +24,14 @@ exports! {
     /// Gives them back, all at once and with nothing mapped.
     Driver fn cuMemAddressFree(world, here, pointer: u64, bytes: usize) {
         usable(world)?;
+        length(bytes);
         world.unreserve(pointer, bytes as u64)
     }
 
     /// Physical memory.
     Driver fn cuMemCreate(world, here, handle: Out<u64>, bytes: usize, properties: In<Properties>, flags: c_ulonglong) {
         usable(world)?;
+        length(bytes);
         handle.check()?;
         valid(flags == 0)?;
         let asked = properties.get()?;
@@ -46,6 +50,7 @@ exports! {
     /// Shows a whole handle at reserved addresses; nobody may touch them yet.
     Driver fn cuMemMap(world, here, pointer: u64, bytes: usize, offset: usize, handle: u64, flags: c_ulonglong) {
         usable(world)?;
+        length(bytes);
         valid(flags == 0 && offset == 0)?;
         works(world, world.memory.physical.get(handle).map(|memory| memory.device))?;
         world.map(pointer, bytes as u64, handle)
@@ -54,12 +59,14 @@ exports! {
     /// Takes whole mappings away. Operations on them must be done, and the host must know it.
     Driver fn cuMemUnmap(world, here, pointer: u64, bytes: usize) {
         usable(world)?;
+        length(bytes);
         unmap(world, pointer, bytes as u64)
     }
 
     /// Lets devices use whole mappings.
     Driver fn cuMemSetAccess(world, here, pointer: u64, bytes: usize, access: In<Access>, count: usize) {
         usable(world)?;
+        length(bytes);
         let starts = world.whole_mappings(pointer, bytes as u64)?;
         for wanted in access.all(count)? {
             valid(wanted.location.kind == LOCATION_DEVICE && matches!(wanted.flags, 0 | 1 | 3))?;

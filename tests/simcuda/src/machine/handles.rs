@@ -31,6 +31,8 @@ pub enum Kind {
     Library,
     /// `CUkernel`.
     Kernel,
+    /// `CUlinkState`.
+    Link,
 }
 
 /// Handles are multiples of 16, as pointers are, with the kind above bit 48 and the world's generation above bit 32: no

@@ -64,6 +64,8 @@ impl World {
         let modules = modules.filter(|(_, module)| !self.is_lost(module.context));
         lines.extend(modules.map(|(handle, _)| format!("module {handle:#x}")));
         lines.extend(self.libraries.iter().map(|(handle, _)| format!("library {handle:#x}")));
+        let links = self.links.iter().filter(|(_, link)| !self.is_lost(link.context));
+        lines.extend(links.map(|(handle, _)| format!("link {handle:#x}")));
         lines.extend(self.contexts.iter().map(|(_, context)| match context.own {
             None => format!("context of device {}, retained {} times", context.device, context.retained),
             Some(_) => format!("context of device {}, made by cuCtxCreate", context.device),

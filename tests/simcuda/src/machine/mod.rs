@@ -16,7 +16,7 @@ mod tally;
 
 pub use context::{Context, Device};
 pub use handles::{Kind, Table};
-pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage};
+pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage, PendingLink};
 pub use profile::Profile;
 pub use report::{Fault, Report};
 pub use tally::Tally;
@@ -53,6 +53,8 @@ pub struct World {
     pub libraries: Table<KernelLibrary>,
     /// Kernels of libraries that somebody asked for.
     pub kernels: Table<LibraryKernel>,
+    /// Links.
+    pub links: Table<PendingLink>,
     /// Functions: number of the kernel, and the module.
     pub functions: Table<(usize, u64)>,
     /// The order of operations.
@@ -79,6 +81,7 @@ impl World {
             modules: Table::new(Kind::Module, generation, false),
             libraries: Table::new(Kind::Library, generation, false),
             kernels: Table::new(Kind::Kernel, generation, false),
+            links: Table::new(Kind::Link, generation, false),
             functions: Table::new(Kind::Function, generation, false),
             races: Races::default(),
             tally: Tally::default(),

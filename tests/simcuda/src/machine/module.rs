@@ -46,3 +46,13 @@ pub struct LibraryKernel {
     /// The library's handle.
     pub library: u64,
 }
+
+/// Texts that become one image.
+pub struct PendingLink {
+    /// Its context.
+    pub context: u64,
+    /// Texts, and the kernels that each names.
+    pub inputs: Vec<(String, Vec<String>)>,
+    /// The image, which ends with a zero, once it was asked for: nothing is added any more.
+    pub image: Option<String>,
+}

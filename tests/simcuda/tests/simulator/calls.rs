@@ -144,6 +144,37 @@ fn calls_take_as_long_as_they_are_told() {
 }
 
 #[test]
+fn a_function_takes_as_long_as_it_is_told_and_longer_for_longer_ranges() {
+    let machine = Machine::discrete();
+    let (none, time) = (Duration::ZERO, Duration::from_millis(100));
+    let taken = |work: &dyn Fn()| {
+        let start = Instant::now();
+        work();
+        start.elapsed()
+    };
+    let block = || alloc(8).and_then(free).expect("memory");
+    machine.latency_of("cuMemAlloc_v2", time, none);
+    assert!(taken(&block) >= time && taken(&|| sync().expect("a context")) < time);
+    machine.latency_of("cuMemAlloc_v2", none, none);
+    assert!(taken(&block) < time, "as before");
+    let steps = ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree"];
+    for step in steps {
+        // A page has 2 MiB.
+        machine.latency_of(step, none, time / 2);
+        assert!(taken(&|| crate::vmm::Pages::new(1).end()) >= time, "{step}");
+        machine.latency_of(step, none, none);
+    }
+    machine.latency_of("cuMemFree_v2", time, time);
+    machine.latency_of("cuCtxSynchronize", time, none);
+    machine.reset("");
+    init().and(enter(0).map(drop)).expect("a device");
+    assert!(taken(&|| block()) < time && taken(&|| sync().expect("a context")) < time, "a reset forgets");
+    let refused =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| machine.latency_of("cuNothing", none, none)));
+    assert!(refused.is_err());
+}
+
+#[test]
 fn profilers_and_priorities_need_a_context_and_no_more() {
     let _machine = Machine::discrete();
     let context = make!(cuCtxGetCurrent -> u64;).expect("a context");

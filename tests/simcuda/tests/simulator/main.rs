@@ -14,6 +14,7 @@ mod faults;
 mod forms;
 mod host;
 mod library;
+mod link;
 mod lost;
 mod machine;
 mod memory;
