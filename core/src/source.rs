@@ -62,8 +62,10 @@ pub struct SourceUsage {
     /// The maximum of `reserved` so far.
     pub peak_reserved: u64,
     /// Number of calls that took or returned a region, or mapped, unmapped or moved a range. Reserving is not counted.
+    ///
+    /// A source that works a driver counts the driver's calls, of which mapping or moving a range takes several.
     pub calls: u64,
-    /// Number of handles created: one for each region, one for each page.
+    /// Number of handles created: one for each region, one or more for each range that is mapped.
     pub handles: u64,
 }
 
@@ -84,6 +86,18 @@ pub trait Source {
     /// Bytes of a page of a growing source, a power of two; 0 for a fixed source.
     fn page_bytes(&self) -> u64 {
         0
+    }
+
+    /// Finds what one call could unmap or move of the mapped range `[offset, offset + bytes)`: its first run of whole handles.
+    ///
+    /// The run ends once it has `enough` bytes, and has at most `most`, which may be no handle's size. Returns its offset and bytes,
+    /// 0 where there is none. By default each page is a handle.
+    fn whole_handles(&self, region: Region, offset: u64, bytes: u64, enough: u64, most: u64) -> (u64, u64) {
+        let _ = region;
+        let down = |bytes: u64| bytes & !(self.page_bytes().max(1) - 1);
+        let (from, to) = (offset.next_multiple_of(self.page_bytes().max(1)), down(offset + bytes));
+        let wanted = enough.checked_next_multiple_of(self.page_bytes().max(1)).unwrap_or(u64::MAX).min(down(most));
+        (from, to.saturating_sub(from).min(wanted))
     }
 
     /// Reserves address space that no memory backs. Not counted as a call.

@@ -77,9 +77,9 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
 }
 
-/// Permille of the calls saved, and of hits, at least, by segments and by pages. Pages are mapped range by range and moved
-/// where segments would take more memory, and each counts: 3.7 % in the 7,513 allocations of GPT-2, 0.2 % over all recordings.
-const LEAST_SAVED: [(PoolOrigin, u64, u64); 2] = [(PoolOrigin::Segments, 990, 970), (PoolOrigin::Pages, 960, 960)];
+/// Permille of the calls of the driver saved, and of hits, at least, by segments and by pages. A range of pages takes three calls or
+/// more: 8.7 % in the 7,513 allocations of GPT-2, of which the driver sees 190 ranges.
+const LEAST_SAVED: [(PoolOrigin, u64, u64); 2] = [(PoolOrigin::Segments, 990, 970), (PoolOrigin::Pages, 910, 960)];
 
 /// What falls short, in words.
 fn judge(scenario: &Scenario) -> Vec<String> {
@@ -165,9 +165,9 @@ fn with_a_warm_up_the_first_step_asks_no_more_than_the_third() {
     let all = [PoolOrigin::Segments, PoolOrigin::Pages]
         .map(|origin| (calls_by_step(origin, false), calls_by_step(origin, true)));
     println!("calls by step, cold and warm, by segments and by pages: {all:?}");
-    for (cold, warm) in all {
+    // Where the third step asks nothing at all, one segment is allowed, or one range: created, mapped, opened.
+    for ((cold, warm), one) in all.into_iter().zip([1, 3]) {
         assert!(cold[0] > 10 * warm[0].max(1), "a cold first step asks for its memory: {cold:?}, {warm:?}");
-        // By segments the third step asks nothing at all; one call is allowed then.
-        assert!(warm[0] * 10 <= warm[2].max(1) * 11, "{warm:?}: within 1.1 times of the third");
+        assert!(warm[0] * 10 <= warm[2].max(one) * 11, "{warm:?}: within 1.1 times of the third");
     }
 }

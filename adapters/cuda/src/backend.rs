@@ -15,7 +15,7 @@ use crate::result_codes::{NOT_READY, PEER_ACCESS_ALREADY_ENABLED, as_bad_handle,
 use crate::streams::{create_stream, destroy_stream, stream_name};
 use std::ptr::null_mut;
 use terrace_device::{
-    Advice, Backend, Capabilities, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, Page,
+    Advice, Backend, Capabilities, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, PhysicalHandle,
     PrefetchTarget, RawEvent, RawStream, meminfo,
 };
 
@@ -76,18 +76,18 @@ unsafe impl Backend for Cuda {
         unsafe { pages::unreserve(self, address, bytes) }
     }
 
-    fn create_page(&self) -> Result<Page, Fault> {
-        pages::create(self)
+    fn create_handle(&self, bytes: u64) -> Result<PhysicalHandle, Fault> {
+        pages::create(self, bytes)
     }
 
-    unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
+    unsafe fn release_handle(&self, handle: PhysicalHandle) -> Result<(), Fault> {
         // SAFETY: the called function has the same contract as this method.
-        unsafe { pages::release(self, page) }
+        unsafe { pages::release(self, handle) }
     }
 
-    unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
+    unsafe fn map(&self, address: u64, bytes: u64, handle: PhysicalHandle) -> Result<(), Fault> {
         // SAFETY: the called function has the same contract as this method.
-        unsafe { pages::map(self, address, page) }
+        unsafe { pages::map(self, address, bytes, handle) }
     }
 
     unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {

@@ -87,6 +87,23 @@ impl PrimaryContext {
         check(name, call(&self.functions.core))
     }
 
+    /// Runs a call that works on a device, whatever context is current.
+    ///
+    /// That is three calls fewer than [`call_relaxed`](Self::call_relaxed).
+    #[inline]
+    pub fn call_on_device(&self, name: &'static str, call: impl FnOnce() -> Code) -> Result<(), Fault> {
+        self.check_process(name)?;
+        check(name, call())
+    }
+
+    /// Runs such a call if it would break a capture in "global" mode.
+    #[inline]
+    pub fn call_on_device_relaxed(&self, name: &'static str, call: impl FnOnce() -> Code) -> Result<(), Fault> {
+        self.check_process(name)?;
+        let _relaxed = RelaxedCapture::begin(self.functions);
+        check(name, call())
+    }
+
     /// Makes the context current on the calling thread until it ends, so that later calls need not switch.
     pub fn attach(&self) -> Result<(), Fault> {
         self.check_process("cuCtxSetCurrent")?;

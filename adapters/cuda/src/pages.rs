@@ -1,8 +1,12 @@
 //! Virtual address ranges, physical pages, their mapping and access rights.
 //!
-//! Promises upward: all pages have one size, [`Description::page_bytes`](terrace_device::Description::page_bytes). Each
-//! page is one allocation of the driver with its own handle, and is mapped and unmapped as a whole.
+//! Promises upward: sizes are multiples of a page, [`Description::page_bytes`](terrace_device::Description::page_bytes). Each
+//! handle is one allocation of the driver, and is mapped and unmapped as a whole.
 //! Asks from below: the eight functions of [`PageFunctions`].
+//!
+//! Physical memory belongs to a device and addresses to the process: none of these calls needs a context (the driver's manual lists
+//! no error about one), and the probe makes them without. Creating, mapping and opening memory is allowed while a graph is captured,
+//! as PyTorch's expandable segments do it; unmapping and releasing may wait for work, so they are made with captures relaxed.
 
 use crate::cuda::Cuda;
 use crate::functions::PageFunctions;
@@ -10,7 +14,7 @@ use crate::layouts::{self, AccessDescriptor, GRANULARITY_MINIMUM, PageProperties
 use crate::library::missing_fault;
 use crate::result_codes::{as_bad_handle, size};
 use std::iter;
-use terrace_device::{Fault, FaultReason, Page};
+use terrace_device::{Fault, FaultReason, PhysicalHandle};
 
 /// The smallest page size in use: 2 MiB, the device's own large page.
 ///
@@ -64,42 +68,44 @@ pub unsafe fn unreserve(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fau
     done.map_err(as_bad_handle)
 }
 
-/// Allocates a physical page on the device.
-pub fn create(cuda: &Cuda) -> Result<Page, Fault> {
+/// Allocates physical memory on the device, whole pages.
+pub fn create(cuda: &Cuda, bytes: u64) -> Result<PhysicalHandle, Fault> {
     let pages = functions(cuda)?;
-    let bytes = size_of_page(cuda)?;
+    size_of_page(cuda)?;
+    let bytes = size("cuMemCreate", bytes)?;
     let properties = PageProperties::on(cuda.primary.device);
-    let mut page = 0;
-    cuda.primary.call_relaxed("cuMemCreate", |_| {
+    let mut handle = 0;
+    cuda.primary.call_on_device("cuMemCreate", || {
         // SAFETY: out parameter and properties live through the call.
-        unsafe { (pages.cuMemCreate)(&raw mut page, bytes, &raw const properties, 0) }
+        unsafe { (pages.cuMemCreate)(&raw mut handle, bytes, &raw const properties, 0) }
     })?;
-    Ok(Page(page))
+    Ok(PhysicalHandle(handle))
 }
 
-/// Releases a page. Its memory stays allocated while the page is mapped.
+/// Releases a handle. Its memory stays allocated while it is mapped.
 ///
 /// # Safety
-/// [`create`] must have returned the page, and no later call may name it.
-pub unsafe fn release(cuda: &Cuda, page: Page) -> Result<(), Fault> {
+/// [`create`] must have returned the handle, and no later call may name it.
+pub unsafe fn release(cuda: &Cuda, handle: PhysicalHandle) -> Result<(), Fault> {
     let pages = functions(cuda)?;
-    let done = cuda.primary.call_relaxed("cuMemRelease", |_| {
-        // SAFETY: the caller promises a live handle; the driver keeps the memory of a mapped page.
-        unsafe { (pages.cuMemRelease)(page.0) }
+    let done = cuda.primary.call_on_device_relaxed("cuMemRelease", || {
+        // SAFETY: the caller promises a live handle; the driver keeps memory that is mapped.
+        unsafe { (pages.cuMemRelease)(handle.0) }
     });
     done.map_err(as_bad_handle)
 }
 
-/// Maps a page at an address.
+/// Maps all memory of a handle at an address.
 ///
 /// # Safety
-/// The address must be a multiple of the page size, in a reserved range, with nothing mapped there.
-pub unsafe fn map(cuda: &Cuda, address: u64, page: Page) -> Result<(), Fault> {
+/// The handle must have `bytes` bytes; the address must be a multiple of the page size, in a reserved range, with nothing mapped
+/// in all of it.
+pub unsafe fn map(cuda: &Cuda, address: u64, bytes: u64, handle: PhysicalHandle) -> Result<(), Fault> {
     let pages = functions(cuda)?;
-    let bytes = size_of_page(cuda)?;
-    let done = cuda.primary.call_relaxed("cuMemMap", |_| {
-        // SAFETY: the caller promises a reserved, unmapped address.
-        unsafe { (pages.cuMemMap)(address, bytes, 0, page.0, 0) }
+    let bytes = size("cuMemMap", bytes)?;
+    let done = cuda.primary.call_on_device("cuMemMap", || {
+        // SAFETY: the caller promises reserved, unmapped addresses.
+        unsafe { (pages.cuMemMap)(address, bytes, 0, handle.0, 0) }
     });
     done.map_err(as_bad_handle)
 }
@@ -113,7 +119,7 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
     let size = size("cuMemSetAccess", bytes)?;
     let own = AccessDescriptor::full(cuda.primary.device);
     let allow = |accesses: &[AccessDescriptor]| {
-        cuda.primary.call_relaxed("cuMemSetAccess", |_| {
+        cuda.primary.call_on_device("cuMemSetAccess", || {
             // SAFETY: the caller promises a mapped range; the descriptors live through the call.
             unsafe { (pages.cuMemSetAccess)(address, size, accesses.as_ptr(), accesses.len()) }
         })
@@ -133,7 +139,7 @@ pub unsafe fn allow(cuda: &Cuda, address: u64, bytes: u64, peers: &[u32]) -> Res
 pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
     let pages = functions(cuda)?;
     let size = size("cuMemUnmap", bytes)?;
-    let done = cuda.primary.call_relaxed("cuMemUnmap", |_| {
+    let done = cuda.primary.call_on_device_relaxed("cuMemUnmap", || {
         // SAFETY: the caller promises a mapped range that no work uses.
         unsafe { (pages.cuMemUnmap)(address, size) }
     });

@@ -4,12 +4,11 @@
 //! passes the same tests (`terrace_tests::device`).
 //! Asks from below: each method makes one driver call, or a few; it never panics; a refused call changes nothing.
 //!
-//! The pool takes its backend as a type parameter, so that no allocation goes through a vtable; users see
-//! [`Device`](crate::Device), which hides the backend.
+//! The pool takes its backend as a type parameter, so that no allocation goes through a vtable; `Device` hides it.
 
 use crate::capability::{Description, Memory};
 use crate::fault::{Fault, FaultReason};
-pub use crate::handles::{CopyRange, MemoryKind, Page, RawEvent, RawStream};
+pub use crate::handles::{CopyRange, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent, RawStream};
 use crate::hint::{Advice, PrefetchTarget};
 
 const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
@@ -19,8 +18,8 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 /// A device and the driver that works it.
 ///
 /// Every method may be called from any thread. Addresses are the device's (one address space with the host's under
-/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)). A backend that keeps a default which refuses must leave
-/// the method's capability unset.
+/// [`Capabilities::MANAGED`](crate::Capabilities::MANAGED)), or those of an [`ObjectSpace`](crate::ObjectSpace). A backend that
+/// keeps a default which refuses must leave the method's capability unset.
 ///
 /// Methods that take addresses are `unsafe`: the caller must pass ranges inside memory that this backend allocated,
 /// and no work in flight may use them unless the call is ordered after that work. Methods that take handles are
@@ -32,7 +31,7 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 ///
 /// - **Memory.** A region from [`take`](Backend::take) has the bytes asked for, starts at a multiple of 256, and
 ///   overlaps no other memory of the process or of the device until [`give_back`](Backend::give_back) freed it. The
-///   same holds for address space from [`reserve`](Backend::reserve), and for the memory behind a mapped page.
+///   same holds for address space from [`reserve`](Backend::reserve), and for the memory of a mapped handle.
 /// - **Host access.** Where [`PINNED`](crate::Capabilities::PINNED) is set, the host may read and write a region of
 ///   [`MemoryKind::Pinned`] at its address, whose provenance is exposed. Where
 ///   [`MANAGED`](crate::Capabilities::MANAGED) is set, the same holds for [`MemoryKind::Managed`] while no work of the
@@ -43,8 +42,7 @@ const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
 ///   touches no memory any more; `Ok` from [`synchronize_stream`](Backend::synchronize_stream) and
 ///   [`synchronize`](Backend::synchronize), and `Ok(true)` from [`is_idle`](Backend::is_idle), mean the same of all
 ///   work on the stream or device. After `Ok` from [`order`](Backend::order), later work of the stream starts once the
-///   event has completed. An error proves nothing: work may go on after it, even after the error that the device is
-///   lost.
+///   event has completed. An error proves nothing, not even that the device is lost: work may go on after it.
 /// - **Synchronous backends.** Where [`SYNCHRONOUS`](crate::Capabilities::SYNCHRONOUS) is set, a copy or fill touches
 ///   no memory any more once its call has returned, `Ok` or not.
 /// - **Pinning.** After `Ok` from [`unregister`](Backend::unregister), the device does not access that memory any more.
@@ -73,6 +71,11 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// # Safety
     /// `address` must come from [`take`](Backend::take) for `bytes` bytes, not be freed yet, and be used by no work.
     unsafe fn give_back(&self, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault>;
+
+    /// Where the driver's own calls find an address: by default there.
+    fn place(&self, address: u64) -> MemoryPlace {
+        MemoryPlace { object: 0, offset: address }
+    }
 
     /// Returns to the system the freed memory that the driver's own pool caches.
     ///
@@ -103,57 +106,59 @@ pub unsafe trait Backend: Send + Sync + 'static {
         unsupported("unreserve")
     }
 
-    /// Allocates one page of physical memory, mapped nowhere.
+    /// Allocates physical memory of `bytes` bytes, whole pages, mapped nowhere.
     ///
     /// # Errors
     /// The driver's error.
-    fn create_page(&self) -> Result<Page, Fault> {
-        unsupported("create_page")
+    fn create_handle(&self, bytes: u64) -> Result<PhysicalHandle, Fault> {
+        let _ = bytes;
+        unsupported("create_handle")
     }
 
-    /// Releases a page. Its memory is freed once no address maps it.
+    /// Releases physical memory. It is freed once no address maps it.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The page must be live; no later call may name it.
-    unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
-        let _ = page;
-        unsupported("release_page")
+    /// The handle must be live; no later call may name it.
+    unsafe fn release_handle(&self, handle: PhysicalHandle) -> Result<(), Fault> {
+        let _ = handle;
+        unsupported("release_handle")
     }
 
-    /// Maps a page at an address. A page may be mapped at two addresses while it moves.
+    /// Maps all memory of a handle at an address. It may be mapped at two addresses while it moves.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The address must be a multiple of the page size in space reserved here, and nothing may be mapped there.
-    unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
-        let _ = (address, page);
+    /// The handle must be live and have `bytes` bytes; the address must be a multiple of the page size in space reserved here, and
+    /// nothing may be mapped in the range.
+    unsafe fn map(&self, address: u64, bytes: u64, handle: PhysicalHandle) -> Result<(), Fault> {
+        let _ = (address, bytes, handle);
         unsupported("map")
     }
 
-    /// Lets this device and those in `peers` (by ordinal) access mapped pages.
+    /// Lets this device and those in `peers` (by ordinal) access mapped memory, with one call for all of the range.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The whole range must be mapped.
+    /// The range must be mapped, by whole handles.
     unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
         let _ = (address, bytes, peers);
         unsupported("allow")
     }
 
-    /// Unmaps the pages of a range. The pages stay allocated.
+    /// Unmaps the handles of a range. Their memory stays allocated.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The whole range must be mapped, and no work in flight may use it.
+    /// The range must be mapped, by whole handles, and no work in flight may use it.
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let _ = (address, bytes);
         unsupported("unmap")
@@ -186,7 +191,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Whether all work put on a stream is done. The default returns `false`: the caller then queries an event.
+    /// Whether all work put on a stream is done. By default `false`: the caller then queries an event.
     ///
     /// # Errors
     /// The driver's error.
@@ -255,7 +260,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The event must be live.
     unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault>;
 
-    /// Makes later work of the stream start after a recorded event has completed. The calling thread does not wait.
+    /// Makes later work of the stream start after a recorded event has completed; the thread does not wait.
     ///
     /// # Errors
     /// The driver's error.
@@ -264,8 +269,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The event and the stream must be live.
     unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault>;
 
-    /// Whether a graph is being captured on a stream. A stream under capture cannot wait for work outside the graph;
-    /// making it wait would invalidate the capture. The default returns `false`.
+    /// Whether a graph is being captured on a stream, which then cannot wait for work outside. By default `false`.
     ///
     /// # Errors
     /// The driver's error.
@@ -283,11 +287,11 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The driver's error.
     ///
     /// # Safety
-    /// Both ranges must lie in live memory, must not overlap, and must stay allocated until the stream is done; host
-    /// memory must be pinned, or the caller must wait for the stream before touching it.
+    /// Both ranges must lie in live memory, not overlap, and stay allocated until the stream is done; host memory must be pinned,
+    /// or the caller must wait for the stream before touching it.
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault>;
 
-    /// Copies many ranges in stream order, with as few driver calls as possible; by default one for each range.
+    /// Copies many ranges in stream order, by as few calls as possible; by default one for each range.
     ///
     /// # Errors
     /// The driver's error; some of the copies may have been put on the stream.
@@ -295,14 +299,11 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// # Safety
     /// As for [`copy`](Backend::copy), for each range; no target may overlap another range.
     unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
-        copies.iter().try_for_each(|&CopyRange { to, from, bytes }| {
-            // SAFETY: the caller's promise.
-            unsafe { self.copy(to, from, bytes, stream) }
-        })
+        // SAFETY: the caller's promise.
+        copies.iter().try_for_each(|&CopyRange { to, from, bytes }| unsafe { self.copy(to, from, bytes, stream) })
     }
 
-    /// Binds the calling thread to this device until the thread ends: setup that each call would do, such as making a
-    /// context current, may be done here once.
+    /// Binds the calling thread to this device until it ends: what each call would set up is done once.
     ///
     /// # Errors
     /// The driver's error.
@@ -310,7 +311,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Copies to this device from another of the same backend, whose ordinal is `of`.
+    /// Copies to this device from the one of the same backend whose ordinal is `of`.
     ///
     /// # Errors
     /// The driver's error.
@@ -331,7 +332,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// As for [`copy`](Backend::copy).
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault>;
 
-    /// Prefetches managed memory to the processor (device or CPU) that uses it next, in stream order.
+    /// Prefetches managed memory to the processor that uses it next, in stream order.
     ///
     /// # Errors
     /// The driver's error.
@@ -361,7 +362,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The driver's error, also for memory that is registered already.
     ///
     /// # Safety
-    /// The range must be memory of the process, and must stay so until it is unregistered.
+    /// The range must be memory of the process until it is unregistered.
     unsafe fn register(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         let _ = (address, bytes);
         unsupported("register")

@@ -5,7 +5,7 @@
 //! never panics, and its memory is not reused before the recorded streams are done with it.
 //! Asks from below: the cache of the home stream, and the pool behind that cache.
 
-use crate::backend::RawStream;
+use crate::backend::{MemoryPlace, RawStream};
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
 use crate::hint::{Advice, Hint, PrefetchTarget};
@@ -42,7 +42,7 @@ impl DeviceBlock {
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
     }
 
-    fn place(&self) -> BlockOrigin {
+    fn origin(&self) -> BlockOrigin {
         self.extra.get().map_or(BlockOrigin::Pool, |extra| extra.place)
     }
 
@@ -50,6 +50,13 @@ impl DeviceBlock {
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.address()
+    }
+
+    /// Where calls of the driver find the block.
+    ///
+    /// That is an object and an offset where a driver's memory comes in objects, else the address.
+    pub fn place(&self) -> MemoryPlace {
+        self.home.service.backend().place(self.address())
     }
 
     /// Size in bytes: at least the size that was requested.
@@ -65,17 +72,17 @@ impl DeviceBlock {
 
     /// Whether the block is pinned host memory, allocated because the device was full.
     pub fn is_fallback(&self) -> bool {
-        self.place() == BlockOrigin::Host(HostMemory::Fallback)
+        self.origin() == BlockOrigin::Host(HostMemory::Fallback)
     }
 
     /// Whether the block is pinned host memory, as a fallback or on request.
     fn on_host(&self) -> bool {
-        matches!(self.place(), BlockOrigin::Host(HostMemory::Fallback | HostMemory::Pinned))
+        matches!(self.origin(), BlockOrigin::Host(HostMemory::Fallback | HostMemory::Pinned))
     }
 
     /// Whether the block wraps memory that the pool did not allocate.
     pub fn is_foreign(&self) -> bool {
-        self.place() == BlockOrigin::Foreign
+        self.origin() == BlockOrigin::Foreign
     }
 
     /// Records that work on another stream uses the block.
@@ -373,7 +380,7 @@ impl fmt::Debug for DeviceBlock {
         f.debug_struct("DeviceBlock")
             .field("address", &format_args!("{:#x}", self.block.address()))
             .field("bytes", &self.block.bytes())
-            .field("place", &self.place())
+            .field("place", &self.origin())
             .finish_non_exhaustive()
     }
 }

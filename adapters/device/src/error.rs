@@ -3,9 +3,9 @@
 //! Promises upward: every error names the device and the block or stream concerned; showing one makes no driver call.
 
 use crate::fault::Fault;
+use crate::out_of_memory::OutOfMemory;
 use std::borrow::Cow;
 use std::fmt;
-use terrace_core::Cause;
 use terrace_core::residence::ResidenceError;
 use terrace_core::settings::BadSetting;
 
@@ -22,25 +22,6 @@ impl fmt::Display for BlockId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the block at {:#x} of {} bytes", self.address, self.bytes)
     }
-}
-
-/// A request that found no memory, and the state of the pool at that moment. Sizes are in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
-    /// Bytes requested.
-    pub asked: u64,
-    /// Size of the largest free block.
-    pub largest_free: u64,
-    /// Bytes reserved from the driver.
-    pub reserved: u64,
-    /// Bytes in live blocks.
-    pub in_use: u64,
-    /// Limit of the bytes reserved from the driver; 0: no limit.
-    pub capacity: u64,
-    /// Why the request failed.
-    pub cause: Cause,
-    /// The driver's refusal, if the pool asked it for more memory.
-    pub fault: Option<Fault>,
 }
 
 /// An error of a device.
@@ -142,23 +123,6 @@ impl fmt::Display for DeviceError {
 impl From<ResidenceError> for DeviceError {
     fn from(refusal: ResidenceError) -> Self {
         Self::Residence(refusal)
-    }
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, largest_free, reserved, in_use, capacity, cause, fault } = self;
-        write!(f, "out of device memory: asked for {asked} bytes, the largest free block has {largest_free}; ")?;
-        write!(f, "{in_use} bytes are in use, {reserved} taken from the driver")?;
-        match capacity {
-            0 => {}
-            capacity => write!(f, " of at most {capacity}")?,
-        }
-        match (cause, fault) {
-            (Cause::OutOfSlots, _) => write!(f, "; no record left for a block: raise DeviceOptions::blocks"),
-            (_, Some(fault)) => write!(f, "; the driver said: {fault}; free something, or turn the fallback on"),
-            (_, None) => write!(f, "; free something, raise the capacity, or turn the fallback on"),
-        }
     }
 }
 

@@ -1,10 +1,10 @@
-//! Handles of a driver's streams, events, pages and memory.
+//! Handles of a driver's streams, events and memory.
 //!
 //! Promises upward: plain values; the maker of the object behind a handle must keep it alive.
 //!
 //! In this crate each object has one owner, which destroys it when no code here uses it any more: a stream its
-//! `StreamCore` (or the adopter, which promised the same) or its lane, an event its `EventTable`, lane or mark, a page
-//! its `MappedPages`.
+//! `StreamCore` (or the adopter, which promised the same) or its lane, an event its `EventTable`, lane or mark, physical
+//! memory its `MappedPages`.
 
 /// A driver's handle of a stream. A driver may reuse the handle after the stream is destroyed.
 ///
@@ -19,9 +19,18 @@ pub struct RawStream(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawEvent(pub u64);
 
-/// A driver's handle of one page of physical memory. See [`RawStream`] for when it is live.
+/// A driver's handle of physical memory, one page or many. See [`RawStream`] for when it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Page(pub u64);
+pub struct PhysicalHandle(pub u64);
+
+/// A byte of memory as the driver's own calls name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryPlace {
+    /// The driver's handle of the memory object; 0 where memory has addresses.
+    pub object: u64,
+    /// Offset in the object; the address, where memory has addresses.
+    pub offset: u64,
+}
 
 /// A copy: two address ranges of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

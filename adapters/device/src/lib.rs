@@ -19,13 +19,14 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `stream_cache` | a stream's cache |
-//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error` | the types that users hold and see |
+//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error`, `out_of_memory` | the types that users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed, or moved between host and device |
 //! | `transfer` | many copies at once, in pieces, while the caller goes on |
 //! | `ring` | messages between host and device |
 //! | `pool` | one device's arena, streams, held blocks, fallback and graphs, under one lock |
 //! | `fences`, `source`, `staging` | when a stream may reuse another's memory; pages and segments; staging memory |
 //! | `backend`, `handles`, `capability`, `fault`, `hint` | the interface of a driver: calls, capabilities, refusals |
+//! | `objects` | addresses for drivers whose memory comes in objects |
 //! | `host` | the host as a device |
 //! | `tracking`, `device_tracker` | what the tracker learns of blocks, with the feature `track` |
 //! | `health` | devices that are lost, processes that forked |
@@ -62,7 +63,9 @@ mod hint;
 mod host;
 pub mod meminfo;
 mod meter;
+mod objects;
 mod options;
+mod out_of_memory;
 mod pool;
 mod ring;
 mod source;
@@ -75,7 +78,7 @@ mod tracking;
 mod transfer;
 mod weak;
 
-pub use backend::{Backend, CopyRange, MemoryKind, Page, RawEvent, RawStream};
+pub use backend::{Backend, CopyRange, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path};
 pub use buffer::{
     BlockRef, BufferSide, DeviceBuffer, DeviceSlice, DeviceSliceMut, FallbackBuffer, FallbackStats, InFlight,
@@ -84,13 +87,15 @@ pub use buffer::{
 pub use capability::{Capabilities, Description, Memory, Visibility};
 pub use capture::{Capture, GraphPool};
 pub use device::Device;
-pub use error::{BlockId, DeviceError, OutOfMemory};
+pub use error::{BlockId, DeviceError};
 pub use fault::{Fault, FaultReason};
 pub use health::insist;
 pub use hint::{Advice, Hint, PrefetchTarget};
 pub use host::HostBackend;
 pub use meter::{BufferStats, TransferReport};
+pub use objects::ObjectSpace;
 pub use options::{DeviceOptions, PoolOrigin};
+pub use out_of_memory::{DeviceShare, OutOfMemory, Remedy};
 pub use ring::{
     DeviceLink, DeviceReceiver, DeviceSender, RingLease, RingOptions, RingStrategy, SeenByHost, UnifiedRing,
     receive_ring, send_ring, sleep,

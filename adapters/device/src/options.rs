@@ -51,6 +51,12 @@ pub struct DeviceOptions {
     pub pooled_per_bucket: u32,
     /// Bytes of the least segment taken, as far as that stays within a fifth beyond the peak in use. Pages come one by one.
     pub segment: u64,
+    /// Most bytes of one of the driver's handles of memory that is mapped as pages. Handles become smaller, down to a page, as the
+    /// pool nears its capacity: a handle moves and goes back only as a whole.
+    pub largest_handle: u64,
+    /// Share of the capacity up to which pages are mapped and none are moved, which takes driver calls and waits for streams; in
+    /// steps of a permille. 1: they move when there is no more memory.
+    pub move_above: f64,
     /// Which free block a request gets.
     pub strategy: Fit,
     /// Shares of the capacity at which pressure becomes moderate, high and critical, in steps of a permille.
@@ -83,6 +89,8 @@ impl Default for DeviceOptions {
             cached: usual(settings::CACHED).number(),
             pooled_per_bucket: usual(settings::POOLED_PER_BUCKET).number() as u32,
             segment: usual(settings::SEGMENT).number(),
+            largest_handle: usual(settings::LARGEST_HANDLE).number(),
+            move_above: usual(settings::MOVE_ABOVE).share(),
             strategy: Fit::ALL[usual(settings::STRATEGY).word()],
             pressure: usual(settings::PRESSURE).shares(),
             zero_fresh: usual(settings::ZERO_FRESH).is_on(),
@@ -106,6 +114,8 @@ impl DeviceOptions {
                 "small_threshold" => Value::Number(self.small_threshold),
                 "segment" => Value::Number(self.segment),
                 "device_fraction" => Value::Share(self.device_fraction),
+                "largest_handle" => Value::Number(self.largest_handle),
+                "move_above" => Value::Share(self.move_above),
                 "pressure" => Value::Shares(self.pressure),
                 "blocks" => Value::Number(self.blocks as u64),
                 // Any value of their types will do.
@@ -121,7 +131,9 @@ impl DeviceOptions {
 
     /// The settings of the arena over pages or segments.
     pub(crate) fn arena(&self, pages: bool) -> ArenaSettings {
-        let base = if pages { ArenaSettings::device_pages() } else { ArenaSettings::device_segments() };
+        let move_above = (self.move_above * 1000.0) as u32;
+        let pages_base = ArenaSettings { move_above, ..ArenaSettings::device_pages() };
+        let base = if pages { pages_base } else { ArenaSettings::device_segments() };
         let (granule, small_threshold, segment) = (self.granule, self.small_threshold, self.segment);
         ArenaSettings { granule, small_threshold, segment, zero_fresh: self.zero_fresh, ..base }
     }
@@ -144,12 +156,14 @@ mod tests {
     #[test]
     fn options_out_of_bounds_are_named() {
         type Change = fn(&mut DeviceOptions);
-        let cases: [(&str, Change); 8] = [
+        let cases: [(&str, Change); 10] = [
             ("granule takes a power of two from 64 to 2MiB", |options| options.granule = 32),
             ("segment takes whole bytes", |options| options.segment = options.granule - 1),
             ("segment takes whole bytes", |options| options.segment = (1 << 48) + 1),
             ("small_threshold takes whole bytes", |options| options.small_threshold = (options.granule << 16) + 1),
             ("device_fraction takes a number above 0", |options| options.device_fraction = f64::NAN),
+            ("largest_handle takes whole bytes", |options| options.largest_handle = 0),
+            ("move_above takes a number above 0", |options| options.move_above = 1.5),
             ("pressure takes three rising shares", |options| options.pressure = [0.6, 0.6, 0.9]),
             ("blocks takes a whole number from 1 to 16777216", |options| options.blocks = 0),
             ("blocks takes a whole number", |options| options.blocks = (1 << 24) + 1),

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use terrace_device::{DeviceError, OutOfMemory};
+use terrace_device::{DeviceError, OutOfMemory, Remedy};
 
 /// The kind of a failure; the first failure of each kind is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ impl TorchFailure {
 
 /// The text for out of memory: the request, the state of the pool, and what a Python program can change.
 fn out_of_memory(what: &OutOfMemory) -> String {
-    let OutOfMemory { asked, largest_free, reserved, in_use, capacity, fault, .. } = what;
-    let said = fault.map_or(String::new(), |fault| format!("; the driver said: {fault}"));
-    let limit = if *capacity == 0 { String::new() } else { format!(" of at most {capacity}") };
-    format!(
-        "asked for {asked} bytes; {in_use} bytes are in use, {reserved} taken from the driver{limit}, the largest free block \
-         has {largest_free}{said}. Free tensors, use a smaller batch, or raise a limit that you set \
-         (TERRACE_TORCH_CAPACITY, TERRACE_TORCH_FRACTION, set_per_process_memory_fraction)"
-    )
+    let set = match what.remedy {
+        Remedy::Pages => "; here: TERRACE_TORCH_ORIGIN=auto",
+        Remedy::Capacity(_) => {
+            "; here: TERRACE_TORCH_CAPACITY, TERRACE_TORCH_FRACTION or set_per_process_memory_fraction"
+        }
+        _ => "; here: fewer tensors or a smaller batch",
+    };
+    format!("{what}{set}")
 }
 
 static LAST: Mutex<String> = Mutex::new(String::new());

@@ -90,9 +90,10 @@ pub struct Arena<S, F, M: ArenaStorage> {
 const SMALL: usize = 0;
 /// Index of the range for all other blocks.
 const LARGE: usize = 1;
-/// If the slack grows, the threshold for small blocks is at least 2^-13 of the peak in use: 1 MiB of 8 GiB. Blocks so
-/// much smaller than their large neighbours would leave gaps that can be used only by moving pages.
-const SMALL_LOG2: u32 = 13;
+/// If the slack grows, the threshold for small blocks is at least this power of two of the peak in use, 2 MiB of 8 GiB, and once
+/// memory is scarce the second, 512 KiB. Blocks so much smaller than their large neighbours would leave gaps that can be used
+/// only by moving pages; but a range of its own for more of them takes pages too.
+const SMALL_LOG2: [u32; 2] = [12, 14];
 
 /// The arena's own counters, in bytes where not stated otherwise.
 #[derive(Clone, Copy, Debug, Default)]
@@ -231,8 +232,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// The range for a request of `bytes`: [`SMALL`] or [`LARGE`].
     #[inline]
     fn area(&self, bytes: u64) -> usize {
-        let grown = if self.settings.slack_grows() { self.counters.peak_in_use >> SMALL_LOG2 } else { 0 };
-        let small = self.settings.small_threshold.max(grown);
+        let usual = self.settings.small_threshold;
+        let small = if self.settings.slack_grows() {
+            let [ample, scarce] = SMALL_LOG2.map(|log2| self.counters.peak_in_use >> log2);
+            if self.left_below(self.settings.ample) > 0 { usual.max(ample) } else { (2 * usual).max(scarce) }
+        } else {
+            usual
+        };
         if self.space.is_some() && bytes <= small { SMALL } else { LARGE }
     }
 

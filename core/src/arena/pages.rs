@@ -28,6 +28,9 @@ const CALLS_A_PERMILLE: u64 = 16;
 /// The part of the growth budget, 1/4, that is mapped ahead in the same call as the pages of a request.
 const AHEAD: u64 = 4;
 
+/// Pages to a multiple of which the range of small blocks grows while memory is ample: it needs little.
+const AMPLE_SMALL: u64 = 2;
+
 /// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GrowthPlan {
@@ -62,27 +65,23 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(self.locate(block, area))
     }
 
-    /// Backs the plan's holes with pages: maps as many as the growth budget allows, and moves the others from gaps
-    /// elsewhere (or maps them too, if no more can be moved).
+    /// Backs the plan's holes with pages: maps as many as the growth budget allows, or as settings say, and moves the others from
+    /// gaps elsewhere (or maps them too, if no more can be moved).
     fn back_plan(&mut self, area: usize, plan: &GrowthPlan, size: u64, page: u64) -> Result<(), SourceError> {
-        let fresh = self.growth_budget(self.counters.in_use + size).min(plan.missing) & !(page - 1);
+        let unmoved = self.left_below(self.settings.move_above);
+        let fresh = self.growth_budget(self.counters.in_use + size).max(unmoved).min(plan.missing) & !(page - 1);
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
             // An error means that no page moved: a source that cannot move pages now (because of work in flight on a
             // stream that it may not wait for) may still map fresh ones.
             let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page).unwrap_or(0);
-            to_move -= moved;
+            to_move = to_move.saturating_sub(moved);
             if moved > 0 {
                 continue;
             }
             to_move = 0;
-            // The same call maps pages ahead, within the growth budget and the hole.
-            let budget = self.growth_budget(self.counters.in_use + size);
-            let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
-            let multiple = (from + bytes).checked_next_multiple_of(self.settings.map_multiple);
-            let to_multiple = multiple.map(|end| end - from).filter(|bytes| *bytes <= budget).unwrap_or(0);
-            let ahead = part.max(to_multiple).min(hole.end() - from) & !(page - 1);
+            let ahead = self.ahead(area, size, from, from + bytes).min(hole.end() - from) & !(page - 1);
             let mapped = match self.map_pages(area, &hole, from, bytes.max(ahead)) {
                 Err(_) if ahead > bytes => self.map_pages(area, &hole, from, bytes),
                 mapped => mapped,
@@ -95,6 +94,24 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that a call which maps `from..to`, for a block of `size` bytes, maps from `from` on: pages ahead of later requests too.
+    fn ahead(&self, area: usize, size: u64, from: u64, to: u64) -> u64 {
+        let upto = |multiple: u64, budget: u64| {
+            let end = to.checked_next_multiple_of(multiple.max(1)).map(|end| end - from);
+            end.filter(|bytes| *bytes <= budget).unwrap_or(0)
+        };
+        let budget = self.growth_budget(self.counters.in_use + size);
+        let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
+        let ample = if area == SMALL { AMPLE_SMALL * self.source.page_bytes() } else { self.settings.ample_multiple };
+        part.max(upto(self.settings.map_multiple, budget)).max(upto(ample, self.left_below(self.settings.ample)))
+    }
+
+    /// Bytes that may be taken until a share of the source's capacity, in permille, is reserved; 0 without a capacity.
+    pub(super) fn left_below(&self, permille: u32) -> u64 {
+        let share = u128::from(self.source.usage().capacity) * u128::from(permille) / 1000;
+        (share as u64).saturating_sub(self.reserved())
     }
 
     /// Number of bytes that may still be taken from the source: up to the peak in use (at least `wanted`) plus slack.
@@ -138,22 +155,37 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2) {
             return Ok(0);
         }
-        let Some((from_area, gap, from, bytes)) = self.find_pages(plan, most, page) else { return Ok(0) };
+        let Some((from_area, gap, from, bytes)) = self.find_handles(plan, most, hole.end() - to, page) else {
+            return Ok(0);
+        };
         self.source.shift(region, from - region.base, to - region.base, bytes)?;
         self.ranges[from_area].decommit(&gap, from, bytes).map_err(|_| NO_SLOT)?;
         self.ranges[area].commit(hole, to, bytes).map_err(|_| NO_SLOT)?;
         Ok(bytes)
     }
 
-    /// Finds the gap outside the plan's vacancy that has the most whole pages, up to `most` bytes; among equals, the
-    /// smallest gap. Returns its range, the gap, the address of the first page and the bytes of the pages. O(log pages)
-    /// searches.
-    fn find_pages(&self, plan: &GrowthPlan, most: u64, page: u64) -> Option<(usize, RangeExtent, u64, u64)> {
-        let avoid = (plan.from, plan.from + plan.room);
+    /// Finds the gap outside the plan's vacancy with the most bytes in a run of whole handles, counted up to `most`; among equals,
+    /// the smallest gap. Returns its range, the gap, and address and bytes of the run, which may exceed `most` by a handle, but not
+    /// `room`. O(log pages) searches.
+    fn find_handles(
+        &self,
+        plan: &GrowthPlan,
+        most: u64,
+        room: u64,
+        page: u64,
+    ) -> Option<(usize, RangeExtent, u64, u64)> {
+        let (region, _) = self.space?;
+        let run = |start: u64, bytes: u64, enough: u64| {
+            let outside = start + bytes <= plan.from || start >= plan.from + plan.room;
+            let (offset, bytes) = self.source.whole_handles(region, start - region.base, bytes, enough, room);
+            (outside && bytes >= enough).then_some((region.base + offset, bytes))
+        };
         let place = |pages: u64| {
+            let enough = pages * page;
             let places = [SMALL, LARGE].into_iter().filter_map(|area| {
-                let (gap, start) = self.ranges[area].find_outside(pages * page, page, avoid)?;
-                Some((area, gap, start, pages * page))
+                let gap = self.ranges[area].find_gap(enough, |start, bytes| run(start, bytes, enough).is_some())?;
+                let (from, bytes) = run(gap.start, gap.bytes, enough)?;
+                Some((area, gap, from, bytes))
             });
             places.min_by_key(|(_, gap, ..)| gap.bytes)
         };
@@ -177,11 +209,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         while let Some(extent) = at.filter(|extent| bytes > 0 && extent.start < plan.from + plan.room) {
             at = self.ranges[area].behind(&extent);
             let Some(unmapped) = self.unmap_gap(area, &extent, bytes) else { return };
-            bytes -= unmapped;
+            bytes = bytes.saturating_sub(unmapped);
         }
     }
 
-    /// Unmaps all whole pages inside gaps, by one call to the source for each gap that has any.
+    /// Unmaps all whole handles inside gaps, by one call to the source for each gap that has any.
     pub(super) fn trim_pages(&mut self) {
         let Some((_, ids)) = self.space else { return };
         for area in [SMALL, LARGE] {
@@ -196,18 +228,20 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         }
     }
 
-    /// Unmaps whole pages of an extent that is a gap, at most `most` bytes. Returns the bytes; `None` if the source refuses.
+    /// Unmaps whole handles of an extent that is a gap, until `most` bytes are reached. Returns the bytes; `None` if the source
+    /// refuses.
     fn unmap_gap(&mut self, area: usize, extent: &RangeExtent, most: u64) -> Option<u64> {
         let (region, _) = self.space?;
-        let page = self.source.page_bytes();
-        let (start, end) = (extent.start.next_multiple_of(page), extent.end() & !(page - 1));
-        let range = &mut self.ranges[area];
-        if extent.kind != ExtentKind::Free || start >= end || range.slots_left() == 0 {
+        if extent.kind != ExtentKind::Free || self.ranges[area].slots_left() == 0 {
             return Some(0);
         }
-        let bytes = most.min(end - start);
-        self.source.unmap(region, start - region.base, bytes).ok()?;
-        range.decommit(extent, start, bytes).ok()?;
+        let (offset, bytes) =
+            self.source.whole_handles(region, extent.start - region.base, extent.bytes, most, u64::MAX);
+        if bytes == 0 {
+            return Some(0);
+        }
+        self.source.unmap(region, offset, bytes).ok()?;
+        self.ranges[area].decommit(extent, region.base + offset, bytes).ok()?;
         self.counters.returns += 1;
         Some(bytes)
     }

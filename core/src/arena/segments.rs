@@ -16,6 +16,9 @@ use crate::fence::Fence;
 use crate::range::{ExtentKind, RangeExtent, RegionId};
 use crate::source::{Region, Source, SourceError};
 
+/// What is at most this part of the memory that is left may be taken at once for several blocks, whatever its size.
+const SMALL_PART: u64 = 128;
+
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Converts a block of the range: from its address in the window to its address and region in the source.
     #[inline]
@@ -35,8 +38,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.out_of_memory(request))?;
         let several =
             request.bytes.saturating_mul(self.settings.segment_multiple.into()).checked_next_multiple_of(grain);
-        let usual = several.unwrap_or(least).max(least).max(self.settings.segment.next_multiple_of(grain));
-        let bytes = self.fit_budget(least, usual);
+        let left = if self.source.usage().capacity == 0 { u64::MAX } else { self.left_below(1000) };
+        let largest = self.settings.largest_multiple.max(left / SMALL_PART);
+        let several = several.filter(|&bytes| bytes <= largest).unwrap_or(least);
+        let usual = several.max(least).max(self.settings.segment.next_multiple_of(grain));
+        // Where the source has no room for the usual size, a segment is no larger than the request.
+        let has_room = usual <= left;
+        let bytes = self.fit_budget(least, if has_room { usual } else { least });
         let mut taken = self.take_segment(bytes);
         if taken.is_err() && self.trim_segments() {
             taken = self.take_segment(bytes);

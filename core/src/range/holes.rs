@@ -120,18 +120,14 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.index.find_exact(&self.slots, size, 0, |_| true).and_then(|i| self.gap(i))
     }
 
-    /// Finds a gap outside `[avoid.0, avoid.1)` for `bytes` bytes at an alignment; allocates nothing.
+    /// Finds a gap of at least `bytes` bytes for which `fits`, called with address and bytes, returns true.
     ///
-    /// Returns the gap, which the strategy chooses, and the lowest fitting address in it; `None` only if there is none.
-    pub fn find_outside(&self, bytes: u64, align: u64, avoid: (u64, u64)) -> Option<(RangeExtent, u64)> {
+    /// Returns the first in the order of the strategy, and allocates nothing; `None` only if there is none. O(gaps) if few fit.
+    pub fn find_gap(&self, bytes: u64, fits: impl Fn(u64, u64) -> bool) -> Option<RangeExtent> {
         let size = self.granules(bytes)?.max(1);
-        let outside = |record: &Slot| self.address(record.gap_end()) <= avoid.0 || self.address(record.end) >= avoid.1;
-        let fits = |record: &Slot| outside(record) && self.lowest_fit(record, size, align).is_some();
-        // The slack is unbounded, because no size guarantees that a gap lies outside.
-        let i = self.index.find_exact(&self.slots, size, u32::MAX, fits)?;
-        let record = self.slots.slot(i);
-        let front = self.lowest_fit(record, size, align)?;
-        Some((self.gap(i)?, self.address(record.end + front)))
+        let fits = |record: &Slot| fits(self.address(record.end), self.bytes(record.gap));
+        // The slack is unbounded, because no size guarantees that a gap fits.
+        self.index.find_exact(&self.slots, size, u32::MAX, fits).and_then(|i| self.gap(i))
     }
 
     /// The gaps and holes after a record, up to the next live block or the end of the region: a vacancy.

@@ -15,6 +15,8 @@ pub const TABLE: &[Spec] = &[
     MIN_FREE,
     ZERO_FRESH,
     PRESSURE,
+    LARGEST_HANDLE,
+    MOVE_ABOVE,
     STRATEGY,
     FALLBACK,
     ORIGIN,
@@ -117,6 +119,15 @@ pub const ZERO_FRESH: Spec =
 /// Shares of the capacity at which pressure becomes moderate, high and critical.
 pub const PRESSURE: Spec =
     row("pressure", &[Config, Device], Allowed::Shares, Shares([0.6, 0.8, 0.95])).variable("TERRACE_PRESSURE");
+
+/// Most bytes of one handle of a device's physical memory, where pages are mapped.
+///
+/// 8 GiB in handles of 32 MiB take 513 driver calls: made and mapped one by one, opened together.
+pub const LARGEST_HANDLE: Spec =
+    row("largest_handle", &[Device], Allowed::Bytes(Bounds::new(1, 1 << 40)), Number(32 << 20));
+
+/// Share of a device's capacity up to which its pages are mapped and none are moved.
+pub const MOVE_ABOVE: Spec = row("move_above", &[Device], Allowed::Share, Share(1.0));
 
 /// Which free block a request gets.
 pub const STRATEGY: Spec =

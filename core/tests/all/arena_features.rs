@@ -391,12 +391,15 @@ fn a9_small_and_large_take_different_paths_at_the_threshold() {
 
 #[test]
 fn a9_the_threshold_is_a_part_of_the_peak_where_the_slack_grows() {
-    // Of 8 MiB it is 1 KiB.
-    let mut world = world(true, 1 << 24, ArenaSettings { small_threshold: 64, slack: 5, max_slack: 6, ..SETTINGS });
-    let _ = get(&mut world, 8 << 20, 0);
-    for (bytes, low) in [(1024, true), (1088, false)] {
-        let block = get(&mut world, bytes, 0);
-        assert_eq!(block.address < (1 << 40) + SETTINGS.space, low, "{bytes}");
+    // Of 8 MiB it is 2 KiB while memory is ample, and 512 bytes when it is scarce.
+    for (ample, threshold) in [(1000, 2048), (0, 512)] {
+        let slack = ArenaSettings { small_threshold: 64, slack: 5, max_slack: 6, ..SETTINGS };
+        let mut world = world(true, 1 << 24, ArenaSettings { ample, ..slack });
+        let _ = get(&mut world, 8 << 20, 0);
+        for (bytes, low) in [(threshold, true), (threshold + 64, false)] {
+            let block = get(&mut world, bytes, 0);
+            assert_eq!(block.address < (1 << 40) + SETTINGS.space, low, "{bytes}");
+        }
     }
 }
 

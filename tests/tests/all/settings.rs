@@ -57,8 +57,20 @@ fn agrees(surface: Surface, profile: Profile, structure: &dyn Debug, others: &[&
 #[test]
 fn arenas_and_devices_have_the_rows_and_their_defaults() {
     // What follows from the kind of source.
-    let by_source =
-        ["coalesce", "slack", "max_slack", "segment_multiple", "spare_multiple", "grain", "map_multiple", "space"];
+    let by_source = [
+        "coalesce",
+        "slack",
+        "max_slack",
+        "move_above",
+        "ample",
+        "ample_multiple",
+        "segment_multiple",
+        "largest_multiple",
+        "spare_multiple",
+        "grain",
+        "map_multiple",
+        "space",
+    ];
     for settings in [ArenaSettings::growing(), ArenaSettings::segments()] {
         agrees(Surface::Arena, Profile::Usual, &settings, &by_source);
     }

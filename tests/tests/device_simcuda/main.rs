@@ -4,6 +4,7 @@
 //! Each test has the driver to itself, and ends with "nothing used wrongly, nothing left behind".
 #![cfg(target_os = "linux")]
 
+mod calls;
 mod ends;
 mod engine;
 mod faults;

@@ -76,7 +76,7 @@ const CALLS: &str = "-p terrace-device --test late";
 /// Also what Miri cannot link.
 const EMBEDDED_ALL: &str = "-p terrace-embedded --features spin,allocator-api2,defmt,embedded-hal --lib --tests";
 /// Tests of several packages together.
-const SHARED: &str = "-p terrace-tests --test device_host --test device_ring --test device_pinned --test device_streams --test heap_traces --test heap_nested --test first_fit";
+const SHARED: &str = "-p terrace-tests --test device_host --test device_objects --test device_ring --test device_pinned --test device_streams --test heap_traces --test heap_nested --test first_fit";
 /// The whole stack over the simulated driver, and over numbers without memory.
 const SIMULATED: &str = "-p terrace-tests --test device_simcuda --test device_numbers --test device_streams";
 const TIERS: &str = "-p terrace-tiers --lib --test all --test forked";

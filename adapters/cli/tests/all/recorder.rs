@@ -56,7 +56,7 @@ fn steps(device: &Device, warm_up: &[(u64, u32)]) -> u64 {
     device.warm_up(&stream, warm_up).expect("memory");
     let begun = device.stats().pool.source_calls;
     for _ in 0..40 {
-        let blocks = (0..24).map(|at| device.allocate(&stream, (at % 6 + 1) * (3 << 18)).expect("memory"));
+        let blocks = (0..24).map(|at| device.allocate(&stream, (at % 6 + 1) * (3 << 20)).expect("memory"));
         drop(blocks.collect::<Vec<_>>());
     }
     device.stats().pool.source_calls - begun

@@ -9,7 +9,7 @@
 use crate::cuda::Cuda;
 use crate::pages;
 use crate::regions::synchronize;
-use terrace_device::{Backend, Fault, Page, RawStream, insist};
+use terrace_device::{Backend, Fault, PhysicalHandle, RawStream, insist};
 
 /// Reserves a range, runs the later steps, and frees the range.
 pub fn reserve_and_write(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
@@ -22,7 +22,7 @@ pub fn reserve_and_write(cuda: &Cuda, bytes: u64) -> Result<(), Fault> {
 
 /// Creates a page, runs the later steps, and releases the page.
 fn create_and_write(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> {
-    let page = pages::create(cuda)?;
+    let page = pages::create(cuda, bytes)?;
     let tried = map_and_write(cuda, address, bytes, page);
     // SAFETY: created above, and no later call names it; a refused call releases nothing.
     let back = insist(|| unsafe { pages::release(cuda, page) });
@@ -30,9 +30,9 @@ fn create_and_write(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> 
 }
 
 /// Maps the page, runs the last step, and unmaps the page.
-fn map_and_write(cuda: &Cuda, address: u64, bytes: u64, page: Page) -> Result<(), Fault> {
+fn map_and_write(cuda: &Cuda, address: u64, bytes: u64, page: PhysicalHandle) -> Result<(), Fault> {
     // SAFETY: the address is reserved for one page, and nothing is mapped there.
-    unsafe { pages::map(cuda, address, page) }?;
+    unsafe { pages::map(cuda, address, bytes, page) }?;
     let tried = write_byte(cuda, address, bytes);
     // SAFETY: mapped above; `write_byte` waited for the write.
     let back = insist(|| unsafe { pages::unmap(cuda, address, bytes) });

@@ -22,7 +22,7 @@ fn every_refusal(cuda: &Simulated, address: u64) -> Vec<(&'static str, Option<Fa
         ("give_back", unsafe { cuda.give_back(MemoryKind::Device, address, 64) }.err()),
         ("trim", cuda.trim().err()),
         ("reserve", cuda.reserve(2 << 20).err()),
-        ("create_page", cuda.create_page().err()),
+        ("create_handle", cuda.create_handle(2 << 20).err()),
         ("create_stream", cuda.create_stream().err()),
         ("stream_name", cuda.stream_name(stream).err()),
         ("synchronize_stream", cuda.synchronize_stream(stream).err()),

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use terrace_cuda::Cuda;
-use terrace_device::{Backend, Fault, Page, RawEvent, RawStream};
+use terrace_device::{Backend, Fault, PhysicalHandle, RawEvent, RawStream};
 
 /// A device of the simulated driver, which looks every handle up and follows none as a pointer: it refuses those that it does
 /// not know. So the calls that take handles are safe here.
@@ -43,5 +43,5 @@ looked_up! {
     query(event: RawEvent) -> bool;
     wait(event: RawEvent) -> ();
     order(stream: RawStream, event: RawEvent) -> ();
-    release_page(page: Page) -> ();
+    release_handle(handle: PhysicalHandle) -> ();
 }

@@ -135,7 +135,7 @@ fn what_a_device_has_not_is_refused_by_type() {
     let reason = |result: Result<u64, Fault>| result.expect_err("it has none").reason;
     assert_eq!(cuda.description().page_bytes, 0);
     assert_eq!(reason(cuda.reserve(2 * MIB)), FaultReason::Unsupported);
-    assert_eq!(cuda.create_page().expect_err("it has none").reason, FaultReason::Unsupported);
+    assert_eq!(cuda.create_handle(2 << 20).expect_err("it has none").reason, FaultReason::Unsupported);
     assert_eq!(reason(cuda.take(MemoryKind::Pool, 1)), FaultReason::Unsupported);
     assert_eq!(reason(cuda.take(MemoryKind::Managed, 1)), FaultReason::Unsupported);
     assert_eq!(cuda.trim(), Ok(()), "nothing is kept");
@@ -228,9 +228,9 @@ fn pages_can_be_shared_with_a_peer() {
     let (first, second) = (Simulated::open(0), Simulated::open(1));
     let bytes = first.description().page_bytes;
     let space = first.reserve(bytes).expect("space");
-    let page = first.create_page().expect("a page");
+    let page = first.create_handle(bytes).expect("a page");
     // SAFETY: our own address range, where nothing is mapped.
-    unsafe { first.map(space, page) }.expect("a free place");
+    unsafe { first.map(space, bytes, page) }.expect("a free place");
     // SAFETY: mapped above.
     unsafe { first.allow(space, bytes, &[1]) }.expect("both devices");
     let used = with_stream(&second, |stream| {
@@ -240,7 +240,7 @@ fn pages_can_be_shared_with_a_peer() {
     used.expect("the other device may use it");
     // SAFETY: mapped above; the stream is synchronized.
     unsafe { first.unmap(space, bytes) }.expect("it is mapped");
-    first.release_page(page).expect("it is ours");
+    first.release_handle(page).expect("it is ours");
     // SAFETY: reserved above, and nothing is mapped.
     unsafe { first.unreserve(space, bytes) }.expect("it is ours");
 }

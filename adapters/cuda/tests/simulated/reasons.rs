@@ -157,8 +157,8 @@ fn disturb(cuda: &Simulated, stream: RawStream, event: RawEvent) {
     cuda.wait(event).expect("allowed");
     assert_eq!(cuda.query(event), Ok(true));
     cuda.synchronize_stream(stream).expect("allowed");
-    let page = cuda.create_page().expect("allowed");
-    surely(|| cuda.release_page(page)).expect("allowed");
+    let page = cuda.create_handle(cuda.description().page_bytes).expect("allowed");
+    surely(|| cuda.release_handle(page)).expect("allowed");
 }
 
 /// A call that a capture forbids on every thread is refused with `FaultReason::Capturing`.

@@ -142,10 +142,10 @@ fn mapped(cuda: &Cuda, address: u64, page_bytes: u64, stream: RawStream) -> Resu
     let mut mapped = 0;
     let done = (|| {
         for at in 0..2 {
-            let page = cuda.create_page()?;
+            let page = cuda.create_handle(page_bytes)?;
             pages.push(page);
             // SAFETY: nothing is mapped in this range yet.
-            unsafe { cuda.map(address + at * page_bytes, page) }?;
+            unsafe { cuda.map(address + at * page_bytes, page_bytes, page) }?;
             mapped += page_bytes;
         }
         // SAFETY: both pages are mapped.
@@ -160,7 +160,7 @@ fn mapped(cuda: &Cuda, address: u64, page_bytes: u64, stream: RawStream) -> Resu
         bytes => surely(|| unsafe { cuda.unmap(address, bytes) }),
     };
     // SAFETY: created above, and no longer mapped. A refused call released nothing.
-    let back = pages.into_iter().try_for_each(|page| surely(|| unsafe { cuda.release_page(page) }));
+    let back = pages.into_iter().try_for_each(|page| surely(|| unsafe { cuda.release_handle(page) }));
     done.and(rest).and(unmapped).and(back)
 }
 

@@ -13,8 +13,9 @@ use super::notice::PoolNotice;
 use super::{DevicePool, HOST, PoolState};
 use crate::backend::{Backend, MemoryKind};
 use crate::capability::Capabilities;
-use crate::error::{DeviceError, OutOfMemory};
+use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
+use crate::out_of_memory::{DeviceShare, OutOfMemory, Remedy};
 use crate::source::{DeviceSource, Regions};
 use crate::store::ArenaCapacity;
 use crate::stream::{BlockOrigin, HostMemory, NO_ROUTE, StreamCore};
@@ -49,7 +50,7 @@ impl<B: Backend> DevicePool<B> {
         loop {
             let what = match self.serve_alone(home, request) {
                 Ok(served) => return Ok(served),
-                Err(what) => what,
+                Err(what) => self.explained(what),
             };
             let memory = is_memory(what.cause);
             self.usable()?;
@@ -143,9 +144,27 @@ impl<B: Backend> DevicePool<B> {
             inner = self.wait_for_held(inner);
             served = inner.allocate_host_memory(self, side, request.owner(owner));
         }
-        let served = served.map_err(|error| inner.describe(BlockOrigin::Host(side), error));
+        let served = served.map_err(|error| Box::new(inner.describe(BlockOrigin::Host(side), error)));
         self.unlock(inner);
-        served.map_err(|what| DeviceError::OutOfMemory(Box::new(what)))
+        served.map_err(|what| DeviceError::OutOfMemory(self.explained(what)))
+    }
+
+    /// Adds what the driver and the tracker know, without the pool's lock, and what would have served the request.
+    fn explained(&self, mut what: Box<OutOfMemory>) -> Box<OutOfMemory> {
+        let memory = self.usable().ok().and_then(|()| self.context.backend.memory().ok());
+        what.device = memory.map(|memory| DeviceShare {
+            free: memory.free,
+            others: memory.total.saturating_sub(memory.free).saturating_sub(what.held),
+        });
+        #[cfg(feature = "track")]
+        if self.tracker.is_on() {
+            let tags = self.tracker.by_tag().tags.into_iter().filter(|tag| tag.live_bytes > 0);
+            what.tags = tags.take(3).map(|tag| (tag.tag, tag.live_bytes)).collect();
+        }
+        let description = self.context.backend.description();
+        let could_page = description.capabilities.contains(Capabilities::PAGES) && !self.has_pages;
+        what.remedy = what.judge(could_page);
+        what
     }
 
     /// Refuses a request that can never succeed.
@@ -225,6 +244,8 @@ impl<B: Backend> PoolState<B> {
     /// none.
     fn describe(&mut self, place: BlockOrigin, error: AllocError) -> OutOfMemory {
         let place = if self.arena_of(place).is_some() { place } else { BlockOrigin::Pool };
+        let graphs = self.graphs.values().map(|graph| graph.arena.reserved()).sum::<u64>();
+        let held = self.arena.reserved() + graphs;
         let arena = self.arena_of(place);
         let stats = arena.as_ref().map_or_else(Stats::default, |arena| arena.stats());
         OutOfMemory {
@@ -233,8 +254,12 @@ impl<B: Backend> PoolState<B> {
             reserved: stats.reserved,
             in_use: stats.in_use,
             capacity: stats.capacity,
+            held,
+            device: None,
+            tags: Vec::new(),
             cause: error.cause,
             fault: arena.and_then(|arena| arena.source_mut().take_fault()),
+            remedy: Remedy::Less(error.asked),
         }
     }
 

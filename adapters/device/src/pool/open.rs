@@ -37,6 +37,7 @@ impl<B: Backend> DevicePool<B> {
             let device = context.backend.description().name.clone();
             DeviceError::Driver { device, fault }
         })?;
+        let has_pages = matches!(arena.source(), DeviceSource::Pages(_));
         let given = Arc::new(AllocatedTail::new(fences.sole()));
         let inner = PoolState {
             arena,
@@ -69,6 +70,7 @@ impl<B: Backend> DevicePool<B> {
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
             stage: Mutex::new(None),
+            has_pages,
             given,
             adopting: Mutex::new(()),
             #[cfg(feature = "track")]
@@ -206,7 +208,7 @@ fn paged<B: Backend>(
     let space = MappedPages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
     let settings = ArenaSettings { space: space.min(most) & !(page - 1), ..options.arena(true) };
     let peers: &[u32] = if options.peers { &description.peers } else { &[] };
-    let mut pages = MappedPages::new(context.clone(), capacity, peers);
+    let mut pages = MappedPages::new(context.clone(), capacity, options.largest_handle, peers);
     if !peers.is_empty() {
         pages.try_one()?;
     }

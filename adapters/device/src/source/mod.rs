@@ -10,7 +10,7 @@ mod regions;
 pub(crate) use pages::MappedPages;
 pub(crate) use regions::Regions;
 
-use crate::backend::{Backend, Page, RawStream};
+use crate::backend::{Backend, RawStream};
 use crate::capability::Capabilities;
 use crate::fault::Fault;
 use crate::fences::Fences;
@@ -128,7 +128,7 @@ impl<B: Backend> DeviceSource<B> {
     /// Bytes of the source's own records: twice its table's entries, since nodes of a B-tree are at least half full.
     pub(crate) fn metadata(&self) -> u64 {
         let entry = match self {
-            Self::Pages(source) => source.table() * size_of::<(u64, Page)>(),
+            Self::Pages(source) => source.table() * size_of::<(u64, pages::Mapped)>(),
             Self::Regions(source) => source.table() * size_of::<(u64, Region)>(),
         };
         2 * entry as u64
@@ -183,6 +183,10 @@ impl<B: Backend> Source for DeviceSource<B> {
 
     fn page_bytes(&self) -> u64 {
         both!(self, source => source.page_bytes())
+    }
+
+    fn whole_handles(&self, region: Region, offset: u64, bytes: u64, enough: u64, most: u64) -> (u64, u64) {
+        both!(self, source => source.whole_handles(region, offset, bytes, enough, most))
     }
 
     fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {

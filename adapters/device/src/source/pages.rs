@@ -1,39 +1,61 @@
-//! Pages mapped into reserved address space, each with a driver's handle of its own.
+//! Physical memory mapped into reserved address space, by handles of one page or many.
 //!
-//! Promises upward: a refused call changes nothing; a page that moves is mapped at its new address before it is
+//! ```text
+//!   address space   |  32 MiB   |  32 MiB   | 12 |        | 2 | 2 | 6  |          a handle is mapped, moved and unmapped as a whole
+//!                   `-- one SetAccess for all of a range --'
+//! ```
+//!
+//! Promises upward: a refused call changes nothing; memory that moves is mapped at its new address before it is
 //! unmapped at the old one, so that a failure in between can be undone; dropping the source releases everything.
-//! Asks from below: [`Backend::reserve`], [`create_page`](Backend::create_page), [`map`](Backend::map),
-//! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_page`](Backend::release_page).
+//! Asks from below: [`Backend::reserve`], [`create_handle`](Backend::create_handle), [`map`](Backend::map),
+//! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_handle`](Backend::release_handle).
 
-use super::{BackendContext, give, left};
-use crate::backend::{Backend, Page};
+use super::{BackendContext, left};
+use crate::backend::{Backend, PhysicalHandle};
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 
-/// Reserved address space, and the pages mapped into it.
+/// A handle takes at most this part of what may still be mapped.
+///
+/// The nearer the limit, the smaller the handles, and what cannot move because a live block lies in its handle. From an empty pool
+/// of C bytes to its limit that is about 16 ln(C / 16 / 2 MiB) + 16 handles: 110 for 10 GiB, beside 5,120 pages.
+const PART: u64 = 16;
+
+/// Physical memory by one handle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapped {
+    bytes: u64,
+    handle: PhysicalHandle,
+}
+
+/// Reserved address space, and the memory mapped into it.
 pub(crate) struct MappedPages<B: Backend> {
     context: BackendContext<B>,
     /// Size of a page in bytes.
     page: u64,
+    /// Most bytes of a handle, whole pages.
+    largest: u64,
     pub(super) usage: SourceUsage,
     pub(super) fault: Option<Fault>,
     /// Reserved address space, by base address.
     spaces: BTreeMap<u64, Region>,
-    /// Mapped pages by address, `page` bytes each; their sizes add up to `usage.reserved`.
-    mapped: BTreeMap<u64, Page>,
-    /// Ordinals of other devices that may access the pages.
+    /// Mapped handles by address; their bytes add up to `usage.reserved`.
+    mapped: BTreeMap<u64, Mapped>,
+    /// Ordinals of other devices that may access the memory.
     peers: Vec<u32>,
 }
 
 impl<B: Backend> MappedPages<B> {
-    /// `capacity`: limit of the bytes mapped, 0 for none. `peers`: ordinals of other devices that may access all pages.
-    pub(crate) fn new(context: BackendContext<B>, capacity: u64, peers: &[u32]) -> Self {
+    /// `capacity`: limit of the bytes mapped, 0 for none. `largest`: most bytes of a handle. `peers`: ordinals of other devices that
+    /// may access all memory.
+    pub(crate) fn new(context: BackendContext<B>, capacity: u64, largest: u64, peers: &[u32]) -> Self {
         let page = context.backend.description().page_bytes;
+        let largest = (largest & !(page - 1)).max(page);
         let usage = SourceUsage { capacity, ..SourceUsage::default() };
         let (spaces, mapped) = (BTreeMap::new(), BTreeMap::new());
-        Self { context, page, usage, fault: None, spaces, mapped, peers: peers.into() }
+        Self { context, page, largest, usage, fault: None, spaces, mapped, peers: peers.into() }
     }
 
     /// Maps a page and releases it, to find out whether the driver grants all `peers` access to a page.
@@ -66,7 +88,7 @@ impl<B: Backend> MappedPages<B> {
         }
     }
 
-    /// Number of mapped pages.
+    /// Number of mapped handles.
     pub(super) fn table(&self) -> usize {
         self.mapped.len()
     }
@@ -76,8 +98,8 @@ impl<B: Backend> MappedPages<B> {
         fault.into()
     }
 
-    /// Checks that a range is whole pages in reserved space, all mapped or none (`mapped`); returns its address.
-    fn judge(&self, region: Region, offset: u64, bytes: u64, mapped: bool) -> Result<u64, SourceError> {
+    /// Checks that a range is whole pages in reserved space; returns its address.
+    fn judge(&self, region: Region, offset: u64, bytes: u64) -> Result<u64, SourceError> {
         if self.spaces.get(&region.base) != Some(&region) {
             return Err(SourceError::Misuse("the address space was reserved here and not given back"));
         }
@@ -85,89 +107,130 @@ impl<B: Backend> MappedPages<B> {
         if end.is_none() || !offset.is_multiple_of(self.page) || !bytes.is_multiple_of(self.page) {
             return Err(SourceError::Misuse("a range is whole pages inside the address space"));
         }
-        let start = region.base + offset;
-        let count = self.mapped.range(start..start + bytes).count() as u64;
-        match (mapped, count) {
-            (true, count) if count * self.page != bytes => Err(SourceError::Misuse("the whole range is mapped")),
-            (false, 1..) => Err(SourceError::Misuse("nothing is mapped in the range")),
-            _ => Ok(start),
+        Ok(region.base + offset)
+    }
+
+    /// As [`Self::judge`], for a range in which nothing may be mapped.
+    fn judge_unmapped(&self, region: Region, offset: u64, bytes: u64) -> Result<u64, SourceError> {
+        let start = self.judge(region, offset, bytes)?;
+        let below = self.mapped.range(..start + bytes).next_back();
+        if below.is_some_and(|(at, mapped)| at + mapped.bytes > start) {
+            return Err(SourceError::Misuse("nothing is mapped in the range"));
+        }
+        Ok(start)
+    }
+
+    /// As [`Self::judge`], for a range of whole handles; returns them too.
+    fn judge_mapped(&self, region: Region, offset: u64, bytes: u64) -> Result<(u64, Vec<Mapped>), SourceError> {
+        let start = self.judge(region, offset, bytes)?;
+        let (mut end, mut handles) = (start, Vec::new());
+        while let Some(&mapped) = self.mapped.get(&end).filter(|_| end < start + bytes) {
+            end += mapped.bytes;
+            handles.push(mapped);
+        }
+        let whole = end == start + bytes;
+        if whole {
+            Ok((start, handles))
+        } else {
+            Err(SourceError::Misuse("whole handles are mapped in all of the range"))
         }
     }
 
-    /// Maps pages in order from `start` on, and grants the peers access. Maps all pages or none.
-    fn put(&self, start: u64, pages: &[Page]) -> Result<(), Fault> {
-        let backend = &self.context.backend;
-        for (i, &page) in pages.iter().enumerate() {
-            let bytes = i as u64 * self.page;
-            // SAFETY: `judge` found nothing mapped in the range, which is whole pages of reserved space.
-            if let Err(fault) = unsafe { backend.map(start + bytes, page) } {
+    /// Maps handles in order from `start` on, and grants the peers access. Maps all of them or none.
+    fn put(&mut self, start: u64, handles: &[Mapped]) -> Result<(), Fault> {
+        let mut bytes = 0;
+        for mapped in handles {
+            self.usage.calls += 1;
+            // SAFETY: `judge_unmapped` found nothing mapped in the range, which is whole pages of reserved space; the handles fill
+            // it.
+            if let Err(fault) = unsafe { self.context.backend.map(start + bytes, mapped.bytes, mapped.handle) } {
                 self.take_out(start, bytes);
                 return Err(fault);
             }
+            bytes += mapped.bytes;
         }
-        let bytes = pages.len() as u64 * self.page;
+        self.usage.calls += 1;
         // SAFETY: the loop above mapped the whole range.
-        let allowed = unsafe { backend.allow(start, bytes, &self.peers) };
+        let allowed = unsafe { self.context.backend.allow(start, bytes, &self.peers) };
         allowed.inspect_err(|_| self.take_out(start, bytes))
     }
 
-    /// Unmaps pages that [`Self::put`] mapped; they stay allocated.
-    fn take_out(&self, start: u64, bytes: u64) {
+    /// Unmaps handles that [`Self::put`] mapped; they stay allocated.
+    fn take_out(&mut self, start: u64, bytes: u64) {
         if bytes > 0 {
+            self.usage.calls += 1;
             // SAFETY: `put` has just mapped the range, and no work has used it.
             let _ = insist(|| unsafe { self.context.backend.unmap(start, bytes) });
         }
     }
 
-    fn release(&self, pages: &[Page]) {
-        for &page in pages {
-            // SAFETY: `create` made the page; it has just left the table, or was never in it. A refused call released
+    fn release(&mut self, handles: &[Mapped]) {
+        for mapped in handles {
+            self.usage.calls += 1;
+            // SAFETY: `create` made the handle; it has just left the table, or was never in it. A refused call released
             // nothing.
-            let _ = insist(|| unsafe { self.context.backend.release_page(page) });
+            let _ = insist(|| unsafe { self.context.backend.release_handle(mapped.handle) });
         }
     }
 
-    fn create(&self, count: u64) -> Result<Vec<Page>, Fault> {
-        let mut pages = Vec::with_capacity(count as usize);
-        for _ in 0..count {
-            match self.context.backend.create_page() {
-                Ok(page) => pages.push(page),
+    /// Allocates `bytes` bytes in handles as large as the moment allows. Where the driver has no memory for one, it gets half as
+    /// large a one.
+    fn create(&mut self, bytes: u64) -> Result<Vec<Mapped>, Fault> {
+        let (mut handles, mut missing) = (Vec::new(), bytes);
+        let mut most = (left(&self.usage) / PART & !(self.page - 1)).clamp(self.page, self.largest);
+        while missing > 0 {
+            let bytes = missing.min(most);
+            self.usage.calls += 1;
+            match self.context.backend.create_handle(bytes) {
+                Ok(handle) => {
+                    handles.push(Mapped { bytes, handle });
+                    missing -= bytes;
+                }
+                Err(fault) if fault.reason == FaultReason::OutOfMemory && bytes > self.page => {
+                    most = (bytes / 2 & !(self.page - 1)).max(self.page);
+                }
                 Err(fault) => {
-                    self.release(&pages);
+                    self.release(&handles);
                     return Err(fault);
                 }
             }
         }
-        Ok(pages)
+        Ok(handles)
     }
 
-    /// Lets another device access the pages, present and future.
+    /// Lets another device access the memory, present and future.
     ///
     /// # Errors
-    /// The driver's error; the device may then access some of the pages.
+    /// The driver's error; the device may then access some of the memory.
     pub(super) fn share(&mut self, ordinal: u32) -> Result<(), Fault> {
         if self.peers.contains(&ordinal) {
             return Ok(());
         }
         let peers: Vec<u32> = self.peers.iter().copied().chain([ordinal]).collect();
-        for &start in self.mapped.keys() {
-            // SAFETY: a page is mapped at `start`.
-            unsafe { self.context.backend.allow(start, self.page, &peers) }
+        for (&start, mapped) in &self.mapped {
+            // SAFETY: a handle is mapped at `start`.
+            unsafe { self.context.backend.allow(start, mapped.bytes, &peers) }
                 .map_err(|fault| self.context.health.note(fault))?;
         }
         self.peers = peers;
         Ok(())
     }
 
-    /// Removes pages from the table, where all of them must be.
-    fn forget(&mut self, start: u64, bytes: u64) -> Vec<Page> {
-        let pages = (start..start + bytes).step_by(self.page as usize);
-        pages.filter_map(|address| self.mapped.remove(&address)).collect()
+    /// Removes the handles of a range from the table.
+    fn forget(&mut self, start: u64, handles: &[Mapped]) {
+        let mut at = start;
+        for mapped in handles {
+            self.mapped.remove(&at);
+            at += mapped.bytes;
+        }
     }
 
-    fn remember(&mut self, start: u64, pages: &[Page]) {
-        let page = self.page;
-        self.mapped.extend(pages.iter().enumerate().map(|(i, &handle)| (start + i as u64 * page, handle)));
+    fn remember(&mut self, start: u64, handles: &[Mapped]) {
+        let mut at = start;
+        for &mapped in handles {
+            self.mapped.insert(at, mapped);
+            at += mapped.bytes;
+        }
     }
 }
 
@@ -180,8 +243,8 @@ impl<B: Backend> Source for MappedPages<B> {
         if self.spaces.get(&region.base) != Some(&region) {
             return Err(SourceError::Misuse("the address space was reserved here and not given back"));
         }
-        while let Some(&start) = self.mapped.range(region.base..region.base + region.bytes).next().map(|(at, _)| at) {
-            self.unmap(region, start - region.base, self.page)?;
+        while let Some((&start, &mapped)) = self.mapped.range(region.base..region.base + region.bytes).next() {
+            self.unmap(region, start - region.base, mapped.bytes)?;
         }
         // SAFETY: `reserve` reserved the space with this size; the loop left nothing mapped in it.
         let gone = insist(|| unsafe { self.context.backend.unreserve(region.base, region.bytes) });
@@ -194,6 +257,23 @@ impl<B: Backend> Source for MappedPages<B> {
         self.page
     }
 
+    fn whole_handles(&self, region: Region, offset: u64, bytes: u64, enough: u64, most: u64) -> (u64, u64) {
+        let (from, to) = (region.base + offset, region.base + offset + bytes);
+        let (mut start, mut run) = (from, 0);
+        for (&at, mapped) in self.mapped.range(from..to) {
+            if at + mapped.bytes > to || run >= enough {
+                break;
+            }
+            if run + mapped.bytes <= most {
+                start = if run == 0 { at } else { start };
+                run += mapped.bytes;
+            } else if run > 0 {
+                break;
+            }
+        }
+        (start - region.base, run)
+    }
+
     fn reserve(&mut self, bytes: u64) -> Result<Region, SourceError> {
         let base = self.context.backend.reserve(bytes).map_err(|fault| self.refused(fault))?;
         let region = Region { id: base, base, bytes };
@@ -202,54 +282,55 @@ impl<B: Backend> Source for MappedPages<B> {
     }
 
     fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
-        let start = self.judge(region, offset, bytes, false)?;
+        let start = self.judge_unmapped(region, offset, bytes)?;
         let available = left(&self.usage);
         if bytes > available {
             return Err(SourceError::OutOfMemory { available });
         }
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.afford(bytes)?;
-        let pages = self.create(bytes / self.page).map_err(|fault| self.refused(fault))?;
-        if let Err(fault) = self.put(start, &pages) {
-            self.release(&pages);
+        let handles = self.create(bytes).map_err(|fault| self.refused(fault))?;
+        if let Err(fault) = self.put(start, &handles) {
+            self.release(&handles);
             return Err(self.refused(fault));
         }
-        self.remember(start, &pages);
-        give(&mut self.usage, bytes, pages.len() as u64);
+        self.remember(start, &handles);
+        self.usage.handles += handles.len() as u64;
+        self.usage.reserved += bytes;
+        self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved);
         Ok(())
     }
 
     fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
-        let start = self.judge(region, offset, bytes, true)?;
+        let (start, handles) = self.judge_mapped(region, offset, bytes)?;
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
-        let backend = &self.context.backend;
-        // SAFETY: `judge` found the whole range mapped; the arena unmaps only free memory, and `quiesce` waited for
-        // work in flight on it.
-        insist(|| unsafe { backend.unmap(start, bytes) }).map_err(|fault| self.refused(fault))?;
-        let pages = self.forget(start, bytes);
-        self.release(&pages);
         self.usage.calls += 1;
+        let backend = &self.context.backend;
+        // SAFETY: `judge_mapped` found whole handles in the whole range; the arena unmaps only free memory, and `quiesce` waited
+        // for work in flight on it.
+        insist(|| unsafe { backend.unmap(start, bytes) }).map_err(|fault| self.refused(fault))?;
+        self.forget(start, &handles);
+        self.release(&handles);
         self.usage.reserved -= bytes;
         Ok(())
     }
 
     fn shift(&mut self, region: Region, from: u64, to: u64, bytes: u64) -> Result<(), SourceError> {
-        let source = self.judge(region, from, bytes, true)?;
-        let target = self.judge(region, to, bytes, false)?;
+        let (source, handles) = self.judge_mapped(region, from, bytes)?;
+        let target = self.judge_unmapped(region, to, bytes)?;
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
-        let pages: Vec<Page> = self.mapped.range(source..source + bytes).map(|(_, &page)| page).collect();
-        self.put(target, &pages).map_err(|fault| self.refused(fault))?;
+        self.put(target, &handles).map_err(|fault| self.refused(fault))?;
+        self.usage.calls += 1;
         let backend = &self.context.backend;
         // SAFETY: as in `unmap`.
         if let Err(fault) = insist(|| unsafe { backend.unmap(source, bytes) }) {
             self.take_out(target, bytes);
             return Err(self.refused(fault));
         }
-        self.forget(source, bytes);
-        self.remember(target, &pages);
-        self.usage.calls += 1;
+        self.forget(source, &handles);
+        self.remember(target, &handles);
         Ok(())
     }
 

@@ -6,11 +6,12 @@
 use super::{ClosedStream, Keeper, StreamCore, StreamHandle};
 use crate::backend::{Backend, CopyRange, RawEvent, RawStream};
 use crate::capability::{Description, Memory};
-use crate::error::{DeviceError, OutOfMemory};
+use crate::error::DeviceError;
 use crate::fault::Fault;
 use crate::health::DeviceHealth;
 use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::options::DeviceOptions;
+use crate::out_of_memory::OutOfMemory;
 use crate::staging::StagingBuffer;
 use crate::stats::DeviceStats;
 use crate::stream_cache::AllocatedTail;

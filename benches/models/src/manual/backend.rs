@@ -1,8 +1,10 @@
 //! The device behind `terrace_device::Backend`.
 
 use super::work::{Line, Mark};
-use super::{Lie, Manual, PAGE, State};
-use terrace_device::{Backend, Description, Fault, FaultReason, Memory, MemoryKind, Page, RawEvent, RawStream};
+use super::{Lie, Manual, State};
+use terrace_device::{
+    Backend, Description, Fault, FaultReason, Memory, MemoryKind, PhysicalHandle, RawEvent, RawStream,
+};
 
 /// A rule of the driver's that the caller broke: remembered, and refused.
 fn misuse<T>(state: &mut State, call: &'static str) -> Result<T, Fault> {
@@ -64,30 +66,26 @@ unsafe impl Backend for Manual {
         if state.ground.unreserve(address, bytes) { Ok(()) } else { misuse(&mut state, "unreserve") }
     }
 
-    fn create_page(&self) -> Result<Page, Fault> {
-        let mut state = self.call("create_page")?;
-        let page = state.name();
-        state.ground.create(page).map_err(|reason| Fault::of("create_page", reason))?;
-        Ok(Page(page))
+    fn create_handle(&self, bytes: u64) -> Result<PhysicalHandle, Fault> {
+        let mut state = self.call("create_handle")?;
+        let handle = state.name();
+        state.ground.create(handle, bytes).map_err(|reason| Fault::of("create_handle", reason))?;
+        Ok(PhysicalHandle(handle))
     }
 
-    unsafe fn release_page(&self, page: Page) -> Result<(), Fault> {
-        let mut state = self.call("release_page")?;
-        if state.ground.release(page.0) { Ok(()) } else { misuse(&mut state, "release_page") }
+    unsafe fn release_handle(&self, handle: PhysicalHandle) -> Result<(), Fault> {
+        let mut state = self.call("release_handle")?;
+        if state.ground.release(handle.0) { Ok(()) } else { misuse(&mut state, "release_handle") }
     }
 
-    unsafe fn map(&self, address: u64, page: Page) -> Result<(), Fault> {
+    unsafe fn map(&self, address: u64, bytes: u64, handle: PhysicalHandle) -> Result<(), Fault> {
         let mut state = self.call("map")?;
-        if state.ground.map(address, page.0) { Ok(()) } else { misuse(&mut state, "map") }
+        if state.ground.map(address, bytes, handle.0) { Ok(()) } else { misuse(&mut state, "map") }
     }
 
     unsafe fn allow(&self, address: u64, bytes: u64, _: &[u32]) -> Result<(), Fault> {
         let mut state = self.call("allow")?;
-        if state.ground.is_mapped(address, bytes) && address.is_multiple_of(PAGE) {
-            Ok(())
-        } else {
-            misuse(&mut state, "allow")
-        }
+        if state.ground.is_whole(address, bytes) { Ok(()) } else { misuse(&mut state, "allow") }
     }
 
     unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {

@@ -1,4 +1,4 @@
-//! Memory without bytes: regions, spaces, pages.
+//! Memory without bytes: regions, spaces, physical memory.
 
 use super::PAGE;
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ pub(super) struct Ground {
     /// Regions and address spaces that are out: address and bytes.
     regions: BTreeMap<u64, u64>,
     spaces: BTreeMap<u64, u64>,
-    /// Pages that are out: in how many places each is mapped.
-    pages: BTreeMap<u64, u32>,
-    /// Which page is mapped where.
-    mapped: BTreeMap<u64, u64>,
+    /// Physical memory that is out, by handle: bytes, and in how many places it is mapped.
+    handles: BTreeMap<u64, (u64, u32)>,
+    /// By address: bytes and handle of what is mapped there.
+    mapped: BTreeMap<u64, (u64, u64)>,
     /// The next address, never used twice, so that old addresses are known to be old.
     address: u64,
 }
@@ -23,7 +23,8 @@ pub(super) struct Ground {
 impl Ground {
     pub(super) fn new(total: u64) -> Self {
         let (regions, spaces) = (BTreeMap::new(), BTreeMap::new());
-        Self { total, taken: 0, regions, spaces, pages: BTreeMap::new(), mapped: BTreeMap::new(), address: 1 << 40 }
+        let (handles, mapped) = (BTreeMap::new(), BTreeMap::new());
+        Self { total, taken: 0, regions, spaces, handles, mapped, address: 1 << 40 }
     }
 
     pub(super) fn free(&self) -> u64 {
@@ -68,49 +69,70 @@ impl Ground {
         empty && self.spaces.get(&address) == Some(&bytes) && self.spaces.remove(&address).is_some()
     }
 
-    pub(super) fn create(&mut self, page: u64) -> Result<(), FaultReason> {
-        if PAGE > self.free() {
+    pub(super) fn create(&mut self, handle: u64, bytes: u64) -> Result<(), FaultReason> {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE) {
+            return Err(FaultReason::Other);
+        }
+        if bytes > self.free() {
             return Err(FaultReason::OutOfMemory);
         }
-        self.taken += PAGE;
-        self.pages.insert(page, 0);
+        self.taken += bytes;
+        self.handles.insert(handle, (bytes, 0));
         Ok(())
     }
 
-    pub(super) fn release(&mut self, page: u64) -> bool {
-        let free = self.pages.get(&page) == Some(&0);
-        if free {
-            self.pages.remove(&page);
-            self.taken -= PAGE;
+    pub(super) fn release(&mut self, handle: u64) -> bool {
+        let free = self.handles.get(&handle).filter(|(_, places)| *places == 0).copied();
+        if let Some((bytes, _)) = free {
+            self.handles.remove(&handle);
+            self.taken -= bytes;
         }
-        free
+        free.is_some()
     }
 
-    pub(super) fn map(&mut self, address: u64, page: u64) -> bool {
+    pub(super) fn map(&mut self, address: u64, bytes: u64, handle: u64) -> bool {
         let space = self.spaces.range(..=address).next_back();
-        let inside = space.is_some_and(|(start, bytes)| address + PAGE <= start + bytes);
-        let fits = inside && address.is_multiple_of(PAGE) && !self.mapped.contains_key(&address);
-        let Some(places) = self.pages.get_mut(&page).filter(|_| fits) else { return false };
+        let inside = space.is_some_and(|(start, size)| address + bytes <= start + size);
+        let below = self.mapped.range(..address + bytes).next_back();
+        let free = below.is_none_or(|(start, (size, _))| start + size <= address);
+        let fits = inside && free && address.is_multiple_of(PAGE);
+        let known = self.handles.get_mut(&handle).filter(|(whole, _)| fits && *whole == bytes);
+        let Some((_, places)) = known else { return false };
         *places += 1;
-        self.mapped.insert(address, page);
+        self.mapped.insert(address, (bytes, handle));
         true
     }
 
     pub(super) fn unmap(&mut self, address: u64, bytes: u64) -> bool {
-        let whole = self.is_mapped(address, bytes) && address.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
+        let whole = self.is_whole(address, bytes);
         if whole {
-            for at in (address..address + bytes).step_by(PAGE as usize) {
-                if let Some(places) = self.mapped.remove(&at).and_then(|page| self.pages.get_mut(&page)) {
-                    *places -= 1;
-                }
+            let starts: Vec<u64> = self.mapped.range(address..address + bytes).map(|(start, _)| *start).collect();
+            for start in starts {
+                let handle = self.mapped.remove(&start).and_then(|(_, handle)| self.handles.get_mut(&handle));
+                handle.into_iter().for_each(|(_, places)| *places -= 1);
             }
         }
         whole
     }
 
+    /// Whether whole handles are mapped in all of a range, and no part of another.
+    pub(super) fn is_whole(&self, address: u64, bytes: u64) -> bool {
+        self.mapped.contains_key(&address) && self.covered(address, bytes) == Some(address + bytes)
+    }
+
+    /// Whether handles are mapped in all of a range.
     pub(super) fn is_mapped(&self, address: u64, bytes: u64) -> bool {
-        let first = address - address % PAGE;
-        (first..address + bytes).step_by(PAGE as usize).all(|at| self.mapped.contains_key(&at))
+        self.covered(address, bytes).is_some()
+    }
+
+    /// The end of the last of the handles that cover a range without a gap.
+    fn covered(&self, address: u64, bytes: u64) -> Option<u64> {
+        let mut at = address;
+        while at < address + bytes {
+            let (start, (size, _)) = self.mapped.range(..=at).next_back()?;
+            at = Some(start + size).filter(|end| *end > at)?;
+        }
+        Some(at)
     }
 
     /// Whether there is memory behind all of a range.
@@ -123,6 +145,6 @@ impl Ground {
     pub(super) fn outstanding(&self) -> Vec<String> {
         let regions = self.regions.iter().map(|(at, bytes)| format!("region {at:#x} of {bytes} bytes"));
         let spaces = self.spaces.iter().map(|(at, bytes)| format!("space {at:#x} of {bytes} bytes"));
-        regions.chain(spaces).chain(self.pages.keys().map(|page| format!("page {page}"))).collect()
+        regions.chain(spaces).chain(self.handles.keys().map(|handle| format!("handle {handle}"))).collect()
     }
 }

@@ -86,6 +86,7 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
         let bytes = bytes.next_multiple_of(page).min(chunk.bytes);
         self.source.map(segment.region, chunk.address - segment.region.base, bytes)?;
         self.handles += bytes / page;
+        self.driver_calls += 2 * (bytes / page) + 1;
         self.pools[segment.pool].remove(&self.chain, slot);
         if bytes < chunk.bytes {
             let rest = self.chain.split(slot, bytes);

@@ -54,6 +54,9 @@ pub struct PyTorch<S, F = NoFence> {
     retries: u64,
     /// Expandable segments: handles of the driver, one for each page of the pool (2 or 20 MiB) that was mapped.
     handles: u64,
+    /// Expandable segments: calls of the driver. A handle is made and mapped by two, and unmapped and released by two; a range that
+    /// was mapped is opened by one.
+    driver_calls: u64,
 }
 
 /// What an allocation looks for.
@@ -93,6 +96,7 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
             counters: Counters::default(),
             retries: 0,
             handles: 0,
+            driver_calls: 0,
         }
     }
 
@@ -104,6 +108,11 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
     /// The source, to inject failures.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
+    }
+
+    /// Expandable segments: calls of the driver so far, where the source counts a range as one.
+    pub fn driver_calls(&self) -> u64 {
+        self.driver_calls
     }
 
     /// Allocations that found the source empty and released everything cached before they tried again.

@@ -110,6 +110,7 @@ impl<S: Source, F: Fence> PyTorch<S, F> {
             return;
         }
         self.counters.returns += 1;
+        self.driver_calls += 2 * ((end - begin) / page);
         self.pools[segment.pool].remove(&self.chain, slot);
         let mut middle = slot;
         if begin > offset {

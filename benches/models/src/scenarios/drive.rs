@@ -5,7 +5,9 @@
 //! Asks from below: a [`Subject`].
 
 use super::{Scenario, Step};
-use terrace_core::{Allocator, Block, Owner, Request, Stats};
+use crate::pytorch::BadOption;
+use crate::{Growing, PyTorch, PyTorchOptions};
+use terrace_core::{Allocator, Block, NoFence, Owner, Request, Stats};
 
 /// What is measured.
 pub trait Subject {
@@ -114,6 +116,37 @@ impl<A: Allocator> Subject for Pooled<A> {
     }
 }
 
+/// PyTorch's allocator with `expandable_segments:True`, whose calls of the driver are counted one by one.
+#[derive(Debug)]
+pub struct Expandable(Pooled<PyTorch<Growing>>);
+
+impl Expandable {
+    /// Over a device of `capacity` bytes, 0 for no limit.
+    ///
+    /// # Errors
+    /// Never, as long as the simulated device has pages of 2 MiB.
+    pub fn new(capacity: u64) -> Result<Self, BadOption> {
+        let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
+        PyTorch::with(Growing::new(capacity), NoFence, options).map(|policy| Self(Pooled(policy)))
+    }
+}
+
+impl Subject for Expandable {
+    type Block = Block;
+
+    fn allocate(&mut self, bytes: u64, stream: u32) -> Option<Block> {
+        self.0.allocate(bytes, stream)
+    }
+
+    fn free(&mut self, block: Block, stream: u32) {
+        self.0.free(block, stream);
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { calls: self.0.0.driver_calls(), ..self.0.totals() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +165,17 @@ mod tests {
         assert_eq!((outcome.failed, outcome.peak_live), (1, 30 << 20));
         assert_eq!((outcome.totals.peak_reserved, outcome.totals.calls), (30 << 20, 1));
         assert_eq!(subject.0.stats().live_blocks, 0);
+    }
+
+    #[test]
+    fn expandable_segments_count_each_handle() {
+        // 30 MiB: two handles of 20 MiB, made and mapped, and opened together.
+        let steps = [Step::Allocate { slot: 0, bytes: 30 << 20, stream: 0 }, Step::Free { slot: 0 }];
+        let mut subject = Expandable::new(64 << 20).expect("pages of 2 MiB");
+        let outcome = run(&Scenario::new("expandable", steps), &mut subject);
+        assert_eq!((outcome.totals.calls, outcome.totals.handles), (5, 2));
+        subject.0.0.trim();
+        assert_eq!(subject.totals().calls, 9, "each is unmapped and released");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | `tight` | the same in 1.1 times its peak ([`Scenario::tight`]) | pressure |
 //! | `mixed` | 512 B to 256 MiB, all magnitudes alike, 1000 live, 10^5 steps | variable sizes |
 //!
-//! Four more are about pinned host memory: [`Scenario::request`], [`Scenario::staging`], [`Scenario::checkpoint`],
+//! Eight more hurt allocators of device memory: [`Scenario::hostile`]. Four are about pinned host memory: [`Scenario::request`], [`Scenario::staging`], [`Scenario::checkpoint`],
 //! [`Scenario::kv`].
 //!
 //! ```text
@@ -21,8 +21,9 @@
 //! Asks from below: nothing; recorded events, where there are any, come from the caller.
 //!
 //! # The counting rule
-//! One *call* is one segment taken or given back, or one contiguous range of pages mapped, unmapped or moved. One *handle* is a
-//! segment or a page. *Utilisation* is the highest sum of live bytes as asked for, over the highest sum of bytes taken
+//! One *call* is one call of the driver: a segment taken or given back; of pages, a handle created, mapped or released, a range opened
+//! or unmapped. (An arena over [`Growing`](crate::Growing), which has no driver, counts a contiguous range mapped, unmapped or moved as
+//! one.) One *handle* is a segment, or physical memory that is created at once. *Utilisation* is the highest sum of live bytes as asked for, over the highest sum of bytes taken
 //! from the device. All subjects count so.
 //!
 //! # Example
@@ -37,12 +38,13 @@
 
 mod device;
 mod drive;
+mod hostile;
 mod made;
 mod pinned;
 mod recorded;
 
 pub use device::OnDevice;
-pub use drive::{Outcome, Pooled, Subject, Totals, run};
+pub use drive::{Expandable, Outcome, Pooled, Subject, Totals, run};
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
