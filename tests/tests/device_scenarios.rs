@@ -27,7 +27,6 @@ const ALL_RUNS: [&str; 7] = [
 ];
 /// The trainings in tests/data.
 const KEPT: [&str; 3] = ["train_resnet50", "train_gpt2_small", "train_moe_mixtral"];
-const ALL: [&str; 4] = ["train_resnet50", "train_gpt2_small", "train_moe_mixtral", "train_lora_ckpt"];
 
 /// Blocks of up to 16 bytes are left out: on a device those scalars would not be allocated.
 const LEAST: u64 = 17;

@@ -1,6 +1,7 @@
 //! A hit of a stream's cache asks nothing of the driver.
 
 use super::{open, small};
+use terrace_device::DeviceOptions;
 use terrace_tests::simcuda::Simulator;
 
 #[test]

@@ -177,7 +177,7 @@ impl<B: Backend> MappedPages<B> {
     /// large a one.
     fn create(&mut self, bytes: u64) -> Result<Vec<Mapped>, Fault> {
         let (mut handles, mut missing) = (Vec::new(), bytes);
-        let mut most = (left(&self.usage) / PART & !(self.page - 1)).clamp(self.page, self.largest);
+        let mut most = ((left(&self.usage) / PART) & !(self.page - 1)).clamp(self.page, self.largest);
         while missing > 0 {
             let bytes = missing.min(most);
             self.usage.calls += 1;
@@ -187,7 +187,7 @@ impl<B: Backend> MappedPages<B> {
                     missing -= bytes;
                 }
                 Err(fault) if fault.reason == FaultReason::OutOfMemory && bytes > self.page => {
-                    most = (bytes / 2 & !(self.page - 1)).max(self.page);
+                    most = ((bytes / 2) & !(self.page - 1)).max(self.page);
                 }
                 Err(fault) => {
                     self.release(&handles);

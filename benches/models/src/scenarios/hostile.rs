@@ -19,6 +19,9 @@ use crate::{MIB, Random};
 
 const KIB: u64 = 1 << 10;
 
+/// What makes a pattern.
+type Pattern = fn(&mut Steps);
+
 /// Steps, with slots that are used again.
 struct Steps {
     steps: Vec<Step>,
@@ -83,7 +86,7 @@ impl Scenario {
     /// assert!(patterns.iter().all(|pattern| pattern.peak > 1 << 30), "each has more than a GiB live");
     /// ```
     pub fn hostile(seed: u64) -> Vec<Self> {
-        let patterns: [(&str, fn(&mut Steps)); 8] = [
+        let patterns: [(&str, Pattern); 8] = [
             ("slab", slab),
             ("paged", paged),
             ("concat", concat),
@@ -93,7 +96,7 @@ impl Scenario {
             ("checker", checker),
             ("alternate", alternate),
         ];
-        let scenario = |(name, make): (&str, fn(&mut Steps))| {
+        let scenario = |(name, make): (&str, Pattern)| {
             let mut steps = Steps::new(seed);
             make(&mut steps);
             Self::new(format!("{name} {seed}"), steps.steps)
