@@ -63,7 +63,7 @@ pub struct SourceUsage {
     pub peak_reserved: u64,
     /// Number of calls that took or returned a region, or mapped, unmapped or moved a range. Reserving is not counted.
     ///
-    /// A source that works a driver counts the driver's calls, of which mapping or moving a range takes several.
+    /// A source that works a driver counts the driver's calls for these, of which mapping or moving a range takes several.
     pub calls: u64,
     /// Number of handles created: one for each region, one or more for each range that is mapped.
     pub handles: u64,
@@ -118,7 +118,7 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
-    /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped. Counts as one call.
+    /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped, by whole handles. Counts as one call.
     ///
     /// # Errors
     /// [`SourceError`]; after an error nothing is unmapped.
@@ -129,7 +129,7 @@ pub trait Source {
 
     /// Moves the pages of `[from, from + bytes)` to `[to, to + bytes)`. Counts as one call.
     ///
-    /// The first range must be mapped, the second must be unmapped. The contents are undefined afterwards.
+    /// The first range must be mapped, by whole handles, the second must be unmapped. The contents are undefined afterwards.
     ///
     /// # Errors
     /// [`SourceError`]; after an error nothing is moved.

@@ -81,12 +81,15 @@ unsafe impl Backend for Objects {
         let full = Fault::of("create object", FaultReason::OutOfMemory);
         let room = |taken: u64| taken.checked_add(bytes).filter(|&taken| taken <= self.description.total);
         self.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, room).map_err(|_| full)?;
-        let object = Arc::new(Object::new(self.handle(), bytes).ok_or(full)?);
-        let host = object.start as u64;
-        match kind {
-            MemoryKind::Pinned => self.space.insert_at(object, host, bytes).then_some(host).ok_or(full),
-            _ => self.space.insert(object, bytes).ok_or(full),
-        }
+        let made = Object::new(self.handle(), bytes).map(Arc::new).and_then(|object| match kind {
+            MemoryKind::Pinned => {
+                let host = object.start as u64;
+                self.space.insert_at(object, host, bytes).then_some(host)
+            }
+            _ => self.space.insert(object, bytes),
+        });
+        // A refused call changes nothing.
+        made.ok_or(full).inspect_err(|_| _ = self.taken.fetch_sub(bytes, Ordering::Relaxed))
     }
 
     unsafe fn give_back(&self, _: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {

@@ -89,19 +89,22 @@ impl PrimaryContext {
 
     /// Runs a call that works on a device, whatever context is current.
     ///
-    /// That is three calls fewer than [`call_relaxed`](Self::call_relaxed).
+    /// That is three calls fewer than [`call_relaxed`](Self::call_relaxed). Where the answer is fatal, the call is made once more in this
+    /// context: the driver may have judged the thread's, which other code has lost.
     #[inline]
-    pub fn call_on_device(&self, name: &'static str, call: impl FnOnce() -> Code) -> Result<(), Fault> {
+    pub fn call_on_device(&self, name: &'static str, mut call: impl FnMut() -> Code) -> Result<(), Fault> {
         self.check_process(name)?;
-        check(name, call())
+        match check(name, call()) {
+            Err(fault) if fault.is_fatal() => self.call_relaxed(name, |_| call()),
+            done => done,
+        }
     }
 
     /// Runs such a call if it would break a capture in "global" mode.
     #[inline]
-    pub fn call_on_device_relaxed(&self, name: &'static str, call: impl FnOnce() -> Code) -> Result<(), Fault> {
-        self.check_process(name)?;
+    pub fn call_on_device_relaxed(&self, name: &'static str, call: impl FnMut() -> Code) -> Result<(), Fault> {
         let _relaxed = RelaxedCapture::begin(self.functions);
-        check(name, call())
+        self.call_on_device(name, call)
     }
 
     /// Makes the context current on the calling thread until it ends, so that later calls need not switch.

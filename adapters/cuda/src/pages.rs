@@ -5,7 +5,7 @@
 //! Asks from below: the eight functions of [`PageFunctions`].
 //!
 //! Physical memory belongs to a device and addresses to the process: none of these calls needs a context (the driver's manual lists
-//! no error about one), and the probe makes them without. Creating, mapping and opening memory is allowed while a graph is captured,
+//! no error about one). Creating, mapping and opening memory is allowed while a graph is captured,
 //! as PyTorch's expandable segments do it; unmapping and releasing may wait for work, so they are made with captures relaxed.
 
 use crate::cuda::Cuda;

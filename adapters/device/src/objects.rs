@@ -8,13 +8,13 @@
 //! All code above a backend counts in addresses, so that arenas, streams, blocks and copies are the same for every driver, and a driver
 //! that has addresses pays nothing. A backend of objects keeps an [`ObjectSpace`], and looks addresses up when it makes a call.
 //!
-//! Promises upward: addresses of objects never overlap, and are never used twice; lookups are O(log objects) under a shared lock.
+//! Promises upward: addresses of objects never overlap, and those that are made up are never used twice; lookups are O(log objects) under a shared lock.
 //! Asks from below: nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// First address of objects: 2^48, above all pointers of user space on today's processors (47 bits, or 48 on AArch64).
+/// First address of objects: 2^48, above all pointers that a system gives unasked (47 bits, or 48 on AArch64).
 const FIRST: u64 = 1 << 48;
 
 /// Objects begin at multiples of this, the largest alignment of a block: an offset is aligned as its address is.
@@ -58,7 +58,7 @@ impl<T: Clone> ObjectSpace<T> {
 
     /// Gives an object of `bytes` bytes an address, a multiple of 2 MiB.
     ///
-    /// `None` once 2^63 bytes were given out.
+    /// `None` once addresses reach 2^63; each object takes whole 2 MiB, for ever.
     pub fn insert(&self, object: T, bytes: u64) -> Option<u64> {
         let mut table = self.write();
         let address = table.next;
@@ -72,7 +72,7 @@ impl<T: Clone> ObjectSpace<T> {
     ///
     /// Returns false, without effect, if the range overlaps another object or reaches 2^48.
     pub fn insert_at(&self, object: T, address: u64, bytes: u64) -> bool {
-        let mut table = self.write();
+        let (mut table, bytes) = (self.write(), bytes.max(1));
         let Some(end) = address.checked_add(bytes).filter(|&end| end <= FIRST) else { return false };
         let below = table.objects.range(..end).next_back();
         let free = below.is_none_or(|(start, (bytes, _))| start + bytes <= address);
@@ -137,6 +137,8 @@ mod tests {
         for (address, bytes) in [(0x7000_0fff, 1), (0x6fff_ffff, 2), (FIRST - 1, 2), (u64::MAX, 2)] {
             assert!(!space.insert_at("other", address, bytes), "{address:#x}");
         }
-        assert!(space.insert_at("beside", 0x7000_1000, 1));
+        assert!(space.insert_at("beside", 0x7000_1000, 0) && !space.insert_at("again", 0x7000_1000, 1));
+        assert!(!space.insert_at("empty", 0x7000_0000, 0), "an object of no bytes takes no other's place");
+        assert_eq!(space.find(0x7000_0000), Some(("mapped", 0)));
     }
 }

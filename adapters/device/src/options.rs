@@ -49,7 +49,7 @@ pub struct DeviceOptions {
     pub cached: u64,
     /// Most blocks of one size a stream keeps in its cache.
     pub pooled_per_bucket: u32,
-    /// Bytes of the least segment taken, as far as that stays within a fifth beyond the peak in use. Pages come one by one.
+    /// Bytes of the least segment taken, as far as that stays within a fifth beyond the peak in use.
     pub segment: u64,
     /// Most bytes of one of the driver's handles of memory that is mapped as pages. Handles become smaller, down to a page, as the
     /// pool nears its capacity: a handle moves and goes back only as a whole.

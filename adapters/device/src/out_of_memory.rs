@@ -3,7 +3,7 @@
 //! Promises upward: plain values of one moment; showing them makes no driver call.
 //! Asks from below: nothing. The pool fills them in.
 
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultReason};
 use std::fmt;
 use terrace_core::Cause;
 
@@ -30,8 +30,8 @@ pub struct OutOfMemory {
     pub cause: Cause,
     /// The driver's refusal, if the pool asked it for more memory.
     pub fault: Option<Fault>,
-    /// One change that would have served the request.
-    pub remedy: Remedy,
+    /// One change that would have served the request; `None` where memory is not what it lacked, or is the host's.
+    pub remedy: Option<Remedy>,
 }
 
 /// How a device's memory is divided at one moment, in bytes.
@@ -67,25 +67,30 @@ impl OutOfMemory {
         }
     }
 
-    /// The change that would have served, for a pool that has segments which could be pages (`could_page`).
-    pub(crate) fn judge(&self, could_page: bool) -> Remedy {
+    /// The change that would have served. Memory comes in multiples of `unit`, a power of two; in segments that could be pages, if
+    /// `could_page`.
+    pub(crate) fn judge(&self, unit: u64, could_page: bool) -> Option<Remedy> {
         if self.cause == Cause::OutOfSlots {
-            return Remedy::MoreBlocks;
+            return Some(Remedy::MoreBlocks);
         }
+        let device = self.device?;
+        if self.fault.is_some_and(|fault| fault.reason != FaultReason::OutOfMemory) {
+            return None;
+        }
+        let needed = self.asked.checked_next_multiple_of(unit)?;
         let free = self.reserved.saturating_sub(self.in_use);
         let left = if self.capacity == 0 { u64::MAX } else { self.capacity.saturating_sub(self.reserved) };
-        let has = self.device.map_or(0, |device| device.free);
-        if could_page && free.saturating_add(left.min(has)) >= self.asked {
-            return Remedy::Pages;
+        if could_page && free.saturating_add(left.min(device.free)) >= needed {
+            return Some(Remedy::Pages);
         }
-        if left < self.asked && has >= self.asked {
-            return Remedy::Capacity(self.reserved + self.asked);
+        if left < needed && device.free >= needed {
+            return Some(Remedy::Capacity(self.reserved + needed));
         }
-        let lacking = self.asked - has.min(self.asked);
-        match self.device {
-            Some(device) if left >= self.asked && lacking > 0 && device.others >= lacking => Remedy::Others(lacking),
-            _ => Remedy::Less(self.asked - self.largest_free.min(self.asked - 1)),
+        let lacking = needed.saturating_sub(device.free);
+        if left >= needed && lacking > 0 && device.others >= lacking {
+            return Some(Remedy::Others(lacking));
         }
+        Some(Remedy::Less(self.asked - self.largest_free.min(self.asked - 1)))
     }
 }
 
@@ -108,7 +113,7 @@ impl fmt::Display for OutOfMemory {
         if let Some(fault) = self.fault {
             write!(f, "; the driver said: {fault}")?;
         }
-        write!(f, "; {}", self.remedy)
+        self.remedy.map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
@@ -132,46 +137,58 @@ impl fmt::Display for Remedy {
 mod tests {
     use super::*;
 
-    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
 
     fn refused() -> OutOfMemory {
         OutOfMemory {
-            asked: 100 * KIB,
-            largest_free: 30 * KIB,
-            reserved: 500 * KIB,
-            in_use: 400 * KIB,
-            capacity: 520 * KIB,
-            held: 500 * KIB,
-            device: Some(DeviceShare { free: 300 * KIB, others: 200 * KIB }),
-            tags: vec![("weights".into(), 300 * KIB), (String::new(), 100 * KIB)],
+            asked: 99 * MIB,
+            largest_free: 30 * MIB,
+            reserved: 500 * MIB,
+            in_use: 400 * MIB,
+            capacity: 520 * MIB,
+            held: 500 * MIB,
+            device: Some(DeviceShare { free: 300 * MIB, others: 200 * MIB }),
+            tags: vec![("weights".into(), 300 * MIB), (String::new(), 100 * MIB)],
             cause: Cause::OutOfMemory,
             fault: None,
-            remedy: Remedy::Capacity(600 * KIB),
+            remedy: Some(Remedy::Capacity(600 * MIB)),
         }
     }
 
     #[test]
     fn each_state_has_its_remedy() {
-        assert_eq!(refused().judge(false), Remedy::Capacity(600 * KIB));
-        assert_eq!(refused().judge(true), Remedy::Pages);
-        let mixed = OutOfMemory { in_use: 490 * KIB, ..refused() };
-        assert_eq!(mixed.judge(true), Remedy::Capacity(600 * KIB), "pages would not have had enough either");
-        assert_eq!(OutOfMemory { cause: Cause::OutOfSlots, ..refused() }.judge(true), Remedy::MoreBlocks);
-        let device = Some(DeviceShare { free: 40 * KIB, others: 200 * KIB });
+        let judge = |what: &OutOfMemory, could_page| what.judge(2 * MIB, could_page);
+        // 99 MiB take whole 2 MiB.
+        assert_eq!(judge(&refused(), false), Some(Remedy::Capacity(600 * MIB)));
+        assert_eq!(judge(&refused(), true), Some(Remedy::Pages));
+        let mixed = OutOfMemory { in_use: 490 * MIB, ..refused() };
+        assert_eq!(judge(&mixed, true), Some(Remedy::Capacity(600 * MIB)), "pages would not have had enough either");
+        assert_eq!(judge(&OutOfMemory { cause: Cause::OutOfSlots, ..refused() }, true), Some(Remedy::MoreBlocks));
+        let device = Some(DeviceShare { free: 40 * MIB, others: 200 * MIB });
         let full = OutOfMemory { capacity: 0, device, ..refused() };
-        assert_eq!(full.judge(false), Remedy::Others(60 * KIB));
-        let alone = OutOfMemory { device: Some(DeviceShare { free: 40 * KIB, others: 10 * KIB }), ..full };
-        assert_eq!(alone.judge(false), Remedy::Less(70 * KIB));
-        assert_eq!(OutOfMemory { device: None, ..alone }.judge(false), Remedy::Less(70 * KIB));
+        assert_eq!(judge(&full, false), Some(Remedy::Others(60 * MIB)));
+        let alone = OutOfMemory { device: Some(DeviceShare { free: 40 * MIB, others: 10 * MIB }), ..full };
+        assert_eq!(judge(&alone, false), Some(Remedy::Less(69 * MIB)));
+    }
+
+    #[test]
+    fn what_is_no_lack_of_the_device_s_memory_has_no_remedy() {
+        let host = OutOfMemory { device: None, ..refused() };
+        assert_eq!(host.judge(2 * MIB, true), None);
+        let fault = Some(Fault::of("map", FaultReason::Capturing));
+        assert_eq!(OutOfMemory { fault, ..refused() }.judge(2 * MIB, true), None);
+        let said = OutOfMemory { fault, remedy: None, tags: Vec::new(), ..refused() }.to_string();
+        assert!(said.ends_with("the driver said: map: not allowed while a graph is captured"), "{said}");
     }
 
     #[test]
     fn the_text_names_what_one_asks() {
         assert_eq!(
             refused().to_string(),
-            "out of device memory: asked for 102400 bytes, the largest free block has 30720; 409600 bytes are in use, 512000 taken \
-             from the driver of at most 532480; 70 % of what is free lies in smaller pieces; the device has 307200 free, others \
-             hold 204800; the largest tags: `weights` 307200, `no tag` 102400; a capacity of 614400 would have served it"
+            "out of device memory: asked for 103809024 bytes, the largest free block has 31457280; 419430400 bytes are in use, \
+             524288000 taken from the driver of at most 545259520; 70 % of what is free lies in smaller pieces; the device has \
+             314572800 free, others hold 209715200; the largest tags: `weights` 314572800, `no tag` 104857600; a capacity of \
+             629145600 would have served it"
         );
     }
 }

@@ -58,8 +58,8 @@ impl TorchFailure {
 /// The text for out of memory: the request, the state of the pool, and what a Python program can change.
 fn out_of_memory(what: &OutOfMemory) -> String {
     let set = match what.remedy {
-        Remedy::Pages => "; here: TERRACE_TORCH_ORIGIN=auto",
-        Remedy::Capacity(_) => {
+        Some(Remedy::Pages) => "; here: TERRACE_TORCH_ORIGIN=auto",
+        Some(Remedy::Capacity(_)) => {
             "; here: TERRACE_TORCH_CAPACITY, TERRACE_TORCH_FRACTION or set_per_process_memory_fraction"
         }
         _ => "; here: fewer tensors or a smaller batch",

@@ -91,7 +91,7 @@ const SMALL: usize = 0;
 /// Index of the range for all other blocks.
 const LARGE: usize = 1;
 /// If the slack grows, the threshold for small blocks is at least this power of two of the peak in use, 2 MiB of 8 GiB, and once
-/// memory is scarce the second, 512 KiB. Blocks so much smaller than their large neighbours would leave gaps that can be used
+/// memory is scarce the second, 512 KiB, or twice the setting. Without a capacity memory counts as scarce. Blocks so much smaller than their large neighbours would leave gaps that can be used
 /// only by moving pages; but a range of its own for more of them takes pages too.
 const SMALL_LOG2: [u32; 2] = [12, 14];
 
@@ -235,7 +235,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let usual = self.settings.small_threshold;
         let small = if self.settings.slack_grows() {
             let [ample, scarce] = SMALL_LOG2.map(|log2| self.counters.peak_in_use >> log2);
-            if self.left_below(self.settings.ample) > 0 { usual.max(ample) } else { (2 * usual).max(scarce) }
+            if self.left_below(self.settings.ample) > 0 {
+                usual.max(ample)
+            } else {
+                usual.saturating_mul(2).max(scarce)
+            }
         } else {
             usual
         };

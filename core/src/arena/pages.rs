@@ -1,7 +1,7 @@
 //! How an arena grows with a growing source: maps pages in holes for a block, or moves pages there from gaps elsewhere.
 //!
-//! Promises upward: a request needs as few new pages as possible, and may map more ahead where settings say so; reserved
-//! bytes stay within the slack of the peak in use as long as there are free whole pages elsewhere.
+//! Promises upward: a request needs as few new pages as possible, and may map more ahead where settings say so; above the share
+//! `move_above`, reserved bytes stay within the slack of the peak in use as long as there are free whole handles elsewhere.
 //! Asks from below: [`Source::map`], [`Source::unmap`], [`Source::shift`] of contiguous ranges.
 //!
 //! ```text
@@ -110,8 +110,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Bytes that may be taken until a share of the source's capacity, in permille, is reserved; 0 without a capacity.
     pub(super) fn left_below(&self, permille: u32) -> u64 {
-        let share = u128::from(self.source.usage().capacity) * u128::from(permille) / 1000;
-        (share as u64).saturating_sub(self.reserved())
+        let (capacity, permille) = (self.source.usage().capacity, u64::from(permille.min(1000)));
+        let share = capacity / 1000 * permille + capacity % 1000 * permille / 1000;
+        share.saturating_sub(self.reserved())
     }
 
     /// Number of bytes that may still be taken from the source: up to the peak in use (at least `wanted`) plus slack.
@@ -140,8 +141,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         zeroed.inspect_err(|_| self.abandon(area, ids[area], from, bytes))
     }
 
-    /// Moves whole pages, at most `most` bytes, from one gap to address `to` in a hole, by one call to the source;
-    /// returns the number of bytes moved, 0 if no gap has a whole page.
+    /// Moves whole handles, until `most` bytes are reached, from one gap to address `to` in a hole, by one call to the source;
+    /// returns the number of bytes moved, 0 if no gap begins with a handle that the hole has room for.
     fn move_pages(
         &mut self,
         area: usize,
@@ -164,8 +165,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(bytes)
     }
 
-    /// Finds the gap outside the plan's vacancy with the most bytes in a run of whole handles, counted up to `most`; among equals,
-    /// the smallest gap. Returns its range, the gap, and address and bytes of the run, which may exceed `most` by a handle, but not
+    /// Finds the gap outside the plan's vacancy with the most bytes in its first run of whole handles, counted up to `most`; among
+    /// equals, the smallest gap. Returns its range, the gap, and address and bytes of the run, which may exceed `most` by a handle, but not
     /// `room`. O(log pages) searches.
     fn find_handles(
         &self,
@@ -176,9 +177,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     ) -> Option<(usize, RangeExtent, u64, u64)> {
         let (region, _) = self.space?;
         let run = |start: u64, bytes: u64, enough: u64| {
-            let outside = start + bytes <= plan.from || start >= plan.from + plan.room;
+            if start + bytes > plan.from && start < plan.from + plan.room {
+                return None;
+            }
             let (offset, bytes) = self.source.whole_handles(region, start - region.base, bytes, enough, room);
-            (outside && bytes >= enough).then_some((region.base + offset, bytes))
+            (bytes >= enough).then_some((region.base + offset, bytes))
         };
         let place = |pages: u64| {
             let enough = pages * page;

@@ -87,6 +87,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if grown.is_err() && self.wait_for_fences() {
             grown = self.search(request).or_else(|_| self.grow(request));
         }
+        if grown.is_err() && self.space.is_some() {
+            // The threshold between the ranges has moved with the peak and with what is reserved: the other range may have room.
+            let other = SMALL + LARGE - self.area(request.bytes);
+            let found = self.ranges[other].allocate_exact(request);
+            grown = found.map(|block| self.locate(block, other)).or(grown);
+        }
         if grown.is_ok() && self.source.usage().calls != calls {
             self.counters.misses += 1;
         }

@@ -38,7 +38,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let least = request.bytes.checked_next_multiple_of(grain).ok_or(self.out_of_memory(request))?;
         let several =
             request.bytes.saturating_mul(self.settings.segment_multiple.into()).checked_next_multiple_of(grain);
-        let left = if self.source.usage().capacity == 0 { u64::MAX } else { self.left_below(1000) };
+        let capacity = self.source.usage().capacity;
+        let left = if capacity == 0 { u64::MAX } else { capacity.saturating_sub(self.reserved()) };
         let largest = self.settings.largest_multiple.max(left / SMALL_PART);
         let several = several.filter(|&bytes| bytes <= largest).unwrap_or(least);
         let usual = several.max(least).max(self.settings.segment.next_multiple_of(grain));

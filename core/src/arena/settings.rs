@@ -47,7 +47,8 @@ pub struct ArenaSettings {
     /// Fixed sources: a segment has room for so many blocks of the request's size, at least 1, if it is then not larger than
     /// `largest_multiple`. More mean fewer calls if the next requests are alike, and more reserved memory if they are not.
     pub segment_multiple: u32,
-    /// Fixed sources: the largest segment with room for several blocks of a request's size.
+    /// Fixed sources: the largest segment with room for several blocks of a request's size, unless more is at most a 128th of what the
+    /// source has left.
     pub largest_multiple: u64,
     /// Fixed sources: so many times the request may be reserved above the peak, if that is more than `slack` permits.
     /// Otherwise a pool of a few large blocks would return a segment and take another for each of them.
@@ -100,8 +101,8 @@ impl ArenaSettings {
 
     /// What a device does over pages: it maps while the source has memory, and moves pages only then.
     ///
-    /// While a quarter of the capacity is not reserved, a little more for what is reserved beyond the peak, it maps to multiples of
-    /// 10 MiB. Of the seven recorded runs with four times their peak, 0.44 to 1.46 of the driver calls of PyTorch's expandable
+    /// While less than 28 % of the capacity is reserved, a quarter and a little for what is reserved beyond the peak, it maps to
+    /// multiples of 10 MiB. Of the seven recorded runs with four times their peak, 0.44 to 1.46 of the driver calls of PyTorch's expandable
     /// segments follow, with memory used to 0.93 to 0.99 (`tests/examples/device_calls.rs`); multiples of 9 MiB take 1.67 of the
     /// calls, and of 16 MiB use memory less well than they.
     ///
@@ -113,7 +114,7 @@ impl ArenaSettings {
 
     /// What a device does over segments.
     ///
-    /// Segments are for three of what is asked for, up to 12 MiB, and kept up to a fifth beyond the peak: no more calls than PyTorch's
+    /// Segments are for three of what is asked for, up to 12 MiB or where that is little beside what is left, and kept up to a fifth beyond the peak: no more calls than PyTorch's
     /// allocator makes over trainings and large blocks, and less memory (`tests/tests/device_scenarios.rs`); nor does it refuse
     /// more where memory is scarce (`tests/examples/device_calls.rs`), as it would with larger segments for several blocks.
     pub const fn device_segments() -> Self {

@@ -148,3 +148,18 @@ fn the_reference_to_a_peers_context_is_kept_once() {
     drop(cuda);
     assert_eq!(session.leaks(), Vec::<String>::new());
 }
+
+/// Calls about pages are made in whatever context the thread has; what they say of one that other code lost is not about the device.
+#[test]
+fn a_context_that_other_code_lost_is_no_loss_of_the_device() {
+    let mut session = Simulator::exclusive(TWO);
+    session.allow_leaks(); // the driver takes nothing back from a lost context
+    let cuda = Cuda::open(0).expect("a device");
+    // Not given back: its context is lost.
+    std::mem::forget(Kept::current(1));
+    session.lose(1, 700);
+    let page = cuda.create_handle(cuda.description().page_bytes).expect("the device's own context works");
+    // SAFETY: created above, mapped nowhere, and not named again.
+    unsafe { cuda.release_handle(page) }.expect("it works for this too");
+    set(null_mut());
+}

@@ -15,7 +15,8 @@ use crate::backend::{Backend, MemoryKind};
 use crate::capability::Capabilities;
 use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
-use crate::out_of_memory::{DeviceShare, OutOfMemory, Remedy};
+use crate::options::PoolOrigin;
+use crate::out_of_memory::{DeviceShare, OutOfMemory};
 use crate::source::{DeviceSource, Regions};
 use crate::store::ArenaCapacity;
 use crate::stream::{BlockOrigin, HostMemory, NO_ROUTE, StreamCore};
@@ -25,6 +26,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
+
+/// Segments are multiples of this, and pages are not smaller.
+const GRAIN: u64 = 2 << 20;
 
 /// Marks on drop that this thread runs no hook any more, even if the hook panicked.
 struct HookGuard(&'static LocalKey<Cell<bool>>);
@@ -48,17 +52,21 @@ impl<B: Backend> DevicePool<B> {
         let request = request.owner(home.owner);
         let mut asked_at = None;
         loop {
-            let what = match self.serve_alone(home, request) {
+            let mut what = match self.serve_alone(home, request) {
                 Ok(served) => return Ok(served),
-                Err(what) => self.explained(what),
+                Err(what) => what,
             };
             let memory = is_memory(what.cause);
+            let on_device = home.route() == NO_ROUTE;
             self.usable()?;
             // A hook that returned true without freeing any memory is not called again.
             let helped = asked_at.is_none_or(|in_use| what.in_use < in_use);
             asked_at = Some(what.in_use);
-            if memory && helped && self.ask(&what) {
-                continue;
+            if memory && helped && self.has_hook() {
+                self.explain(&mut what, on_device);
+                if self.ask(&what) {
+                    continue;
+                }
             }
             let mut inner = self.inner();
             // No fallback during a capture: a graph keeps its memory, and fallback memory is reused by others.
@@ -69,8 +77,11 @@ impl<B: Backend> DevicePool<B> {
                 inner.notices.add(PoolNotice::OutOfMemory { asked: request.bytes });
             }
             self.unlock(inner);
-            let served = block.map(|block| (block, BlockOrigin::Host(HostMemory::Fallback)));
-            return served.ok_or(DeviceError::OutOfMemory(what));
+            if let Some(block) = block {
+                return Ok((block, BlockOrigin::Host(HostMemory::Fallback)));
+            }
+            self.explain(&mut what, on_device);
+            return Err(DeviceError::OutOfMemory(what));
         }
     }
 
@@ -146,11 +157,12 @@ impl<B: Backend> DevicePool<B> {
         }
         let served = served.map_err(|error| Box::new(inner.describe(BlockOrigin::Host(side), error)));
         self.unlock(inner);
-        served.map_err(|what| DeviceError::OutOfMemory(self.explained(what)))
+        served.map_err(DeviceError::OutOfMemory)
     }
 
-    /// Adds what the driver and the tracker know, without the pool's lock, and what would have served the request.
-    fn explained(&self, mut what: Box<OutOfMemory>) -> Box<OutOfMemory> {
+    /// Adds to a refusal of the device's memory what the driver and the tracker know, without the pool's lock, and what would have
+    /// served the request: of the pool itself (`in_pool`), or of a graph.
+    fn explain(&self, what: &mut OutOfMemory, in_pool: bool) {
         let memory = self.usable().ok().and_then(|()| self.context.backend.memory().ok());
         what.device = memory.map(|memory| DeviceShare {
             free: memory.free,
@@ -162,9 +174,10 @@ impl<B: Backend> DevicePool<B> {
             what.tags = tags.take(3).map(|tag| (tag.tag, tag.live_bytes)).collect();
         }
         let description = self.context.backend.description();
-        let could_page = description.capabilities.contains(Capabilities::PAGES) && !self.has_pages;
-        what.remedy = what.judge(could_page);
-        what
+        let segments =
+            matches!(self.options.origin, PoolOrigin::Segments | PoolOrigin::DriverPool | PoolOrigin::Managed);
+        let could_page = in_pool && segments && description.capabilities.contains(Capabilities::PAGES);
+        what.remedy = what.judge(description.page_bytes.max(GRAIN), could_page);
     }
 
     /// Refuses a request that can never succeed.
@@ -193,6 +206,10 @@ impl<B: Backend> DevicePool<B> {
             return bad("the largest alignment is 2 MiB");
         }
         Ok(())
+    }
+
+    fn has_hook(&self) -> bool {
+        self.hook.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Calls the user's hook without a lock; false if there is none, or if this thread is in the hook already.
@@ -259,7 +276,7 @@ impl<B: Backend> PoolState<B> {
             tags: Vec::new(),
             cause: error.cause,
             fault: arena.and_then(|arena| arena.source_mut().take_fault()),
-            remedy: Remedy::Less(error.asked),
+            remedy: None,
         }
     }
 

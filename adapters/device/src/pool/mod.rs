@@ -51,8 +51,6 @@ pub(crate) struct DevicePool<B: Backend> {
     hook: Mutex<Option<Hook>>,
     /// The staging buffer of the last copy of lent memory, kept for the next copy. Its lock is taken after all others.
     stage: Mutex<Option<StagingBuffer>>,
-    /// Whether the pool's memory is pages, not segments.
-    has_pages: bool,
     /// Which blocks the arena allocated last, as the streams' caches need to know.
     given: Arc<AllocatedTail>,
     /// Held during an adoption, so that threads which adopt one handle at the same time get the same stream.

@@ -37,7 +37,6 @@ impl<B: Backend> DevicePool<B> {
             let device = context.backend.description().name.clone();
             DeviceError::Driver { device, fault }
         })?;
-        let has_pages = matches!(arena.source(), DeviceSource::Pages(_));
         let given = Arc::new(AllocatedTail::new(fences.sole()));
         let inner = PoolState {
             arena,
@@ -70,7 +69,6 @@ impl<B: Backend> DevicePool<B> {
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
             stage: Mutex::new(None),
-            has_pages,
             given,
             adopting: Mutex::new(()),
             #[cfg(feature = "track")]

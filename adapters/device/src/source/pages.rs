@@ -17,10 +17,10 @@ use crate::health::insist;
 use std::collections::BTreeMap;
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 
-/// A handle takes at most this part of what may still be mapped.
+/// A handle takes at most this part of what might still be mapped when its call began.
 ///
 /// The nearer the limit, the smaller the handles, and what cannot move because a live block lies in its handle. From an empty pool
-/// of C bytes to its limit that is about 16 ln(C / 16 / 2 MiB) + 16 handles: 110 for 10 GiB, beside 5,120 pages.
+/// of 10 GiB to its limit that is 304 handles of 32 MiB, then about 60 smaller ones, where there were 5,120 pages.
 const PART: u64 = 16;
 
 /// Physical memory by one handle.
