@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{ScopedJoinHandle, available_parallelism};
 use terrace::device::DeviceOptions;
 use terrace_core::Fit;
+use terrace_core::arena::ArenaSettings;
 use terrace_core::settings::{SEGMENT, SMALL_THRESHOLD, STRATEGY, Value};
 
 /// The least gain that is worth a setting, as a share.
@@ -192,8 +193,10 @@ impl Trial {
         }
         let Some(taken) = end else { return Ok(None) };
         let fewest = self.usual.iter().map(|usual| usual.calls).min().unwrap_or(0).max(1);
-        // What the pool takes at a time, as a share; a gain of one step is how sizes are rounded.
-        let step = 1.0 / fewest as f64;
+        // What the pool takes at a time, as a share; a gain of one step is how sizes are rounded. Pages come in multiples of a unit.
+        let unit = if self.source == SourceKind::Growing { ArenaSettings::device_pages().ample_multiple } else { 0 };
+        let least = self.usual.iter().map(|usual| usual.reserved).min().unwrap_or(0).max(1);
+        let step = (1.0 / fewest as f64).max(unit as f64 / least as f64);
         let follows = bytes.iter().any(|share| *share >= LEAST_GAIN);
         let gain = Gain {
             bytes: if bytes.iter().all(|share| *share > 1.5 * step) {
