@@ -89,13 +89,13 @@ impl PrimaryContext {
 
     /// Runs a call that works on a device, whatever context is current.
     ///
-    /// That is three calls fewer than [`call_relaxed`](Self::call_relaxed). Where the answer is fatal, the call is made once more in this
-    /// context: the driver may have judged the thread's, which other code has lost.
+    /// That is three calls fewer than [`call_relaxed`](Self::call_relaxed). Where the answer is fatal and the thread has another context,
+    /// the call is made once more in this one: the driver may have judged the other, which its own code has lost.
     #[inline]
     pub fn call_on_device(&self, name: &'static str, mut call: impl FnMut() -> Code) -> Result<(), Fault> {
         self.check_process(name)?;
         match check(name, call()) {
-            Err(fault) if fault.is_fatal() => self.call_relaxed(name, |_| call()),
+            Err(fault) if fault.is_fatal() && self.is_other_current() => self.call_relaxed(name, |_| call()),
             done => done,
         }
     }
@@ -111,6 +111,11 @@ impl PrimaryContext {
     pub fn attach(&self) -> Result<(), Fault> {
         self.check_process("cuCtxSetCurrent")?;
         self.set_current(self.context())
+    }
+
+    /// Whether the thread may have a context that is not this one.
+    fn is_other_current(&self) -> bool {
+        !self.current().is_ok_and(|current| current.is_null() || current == self.context())
     }
 
     fn current(&self) -> Result<CUcontext, Fault> {

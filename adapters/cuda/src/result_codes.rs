@@ -52,7 +52,7 @@ fn reason_of(code: Code) -> FaultReason {
         // A device makes calls only after a successful `cuInit`: so this is a forked child, or the driver shut down.
         NOT_INITIALIZED if was_initialized_by_ancestor() => FaultReason::Forked,
         NOT_INITIALIZED | 4 => FaultReason::Lost,
-        // Fatal answers come from calls in our own context, so an invalid context means that ours was destroyed.
+        // What counts is said in our own context or without one, so an invalid context means that ours was destroyed.
         201 | 709 => FaultReason::Lost,
         // The device is unusable or its data unreliable: taken by another process, ECC or NVLink error, MPS client
         // terminated.
