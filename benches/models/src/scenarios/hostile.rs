@@ -83,7 +83,7 @@ impl Scenario {
     /// use terrace_models::scenarios::Scenario;
     /// let patterns = Scenario::hostile(1);
     /// assert_eq!(patterns.len(), 8);
-    /// assert!(patterns.iter().all(|pattern| pattern.peak > 900 << 20), "each has more than 900 MiB live");
+    /// assert!(patterns.iter().all(|pattern| pattern.peak > 500 << 20), "each has more than 500 MiB live");
     /// ```
     pub fn hostile(seed: u64) -> Vec<Self> {
         let patterns: [(&str, Pattern); 8] = [
