@@ -103,6 +103,7 @@ impl PrimaryContext {
     /// Runs such a call if it would break a capture in "global" mode.
     #[inline]
     pub fn call_on_device_relaxed(&self, name: &'static str, call: impl FnMut() -> Code) -> Result<(), Fault> {
+        self.check_process(name)?;
         let _relaxed = RelaxedCapture::begin(self.functions);
         self.call_on_device(name, call)
     }

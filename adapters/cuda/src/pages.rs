@@ -4,9 +4,9 @@
 //! handle is one allocation of the driver, and is mapped and unmapped as a whole.
 //! Asks from below: the eight functions of [`PageFunctions`].
 //!
-//! Physical memory belongs to a device and addresses to the process: none of these calls needs a context (the driver's manual lists
-//! no error about one). Creating, mapping and opening memory is allowed while a graph is captured,
-//! as PyTorch's expandable segments do it; unmapping and releasing may wait for work, so they are made with captures relaxed.
+//! Physical memory belongs to a device and its mappings to the process: calls that create, map, open, unmap and release it need no
+//! context (the driver's manual lists no error about one). The first three are allowed while a graph is captured, as PyTorch's
+//! expandable segments make them then; the last two may wait for work, so they are made with captures relaxed.
 
 use crate::cuda::Cuda;
 use crate::functions::PageFunctions;
