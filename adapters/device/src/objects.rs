@@ -8,7 +8,8 @@
 //! All code above a backend counts in addresses, so that arenas, streams, blocks and copies are the same for every driver, and a driver
 //! that has addresses pays nothing. A backend of objects keeps an [`ObjectSpace`], and looks addresses up when it makes a call.
 //!
-//! Promises upward: addresses of objects never overlap, and those that are made up are never used twice; lookups are O(log objects) under a shared lock.
+//! Promises upward: addresses of objects never overlap, and those that are made up are never used twice; lookups are O(log objects)
+//! under a shared lock.
 //! Asks from below: nothing.
 
 use std::collections::BTreeMap;

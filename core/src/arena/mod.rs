@@ -90,9 +90,9 @@ pub struct Arena<S, F, M: ArenaStorage> {
 const SMALL: usize = 0;
 /// Index of the range for all other blocks.
 const LARGE: usize = 1;
-/// If the slack grows, the threshold for small blocks is at least this power of two of the peak in use, 2 MiB of 8 GiB, and once
-/// memory is scarce the second, 512 KiB, or twice the setting. Without a capacity memory counts as scarce. Blocks so much smaller than their large neighbours would leave gaps that can be used
-/// only by moving pages; but a range of its own for more of them takes pages too.
+/// If the slack grows, the threshold for small blocks is at least 2^-12 of the peak in use while memory is ample, 2 MiB of 8 GiB; when
+/// it is scarce, 2^-14, 512 KiB, or twice the setting. Without a capacity memory counts as scarce. Blocks so much smaller than their
+/// large neighbours would leave gaps that can be used only by moving pages; but a range of their own takes pages too.
 const SMALL_LOG2: [u32; 2] = [12, 14];
 
 /// The arena's own counters, in bytes where not stated otherwise.

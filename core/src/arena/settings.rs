@@ -114,9 +114,10 @@ impl ArenaSettings {
 
     /// What a device does over segments.
     ///
-    /// Segments are for three of what is asked for, up to 12 MiB or where that is little beside what is left, and kept up to a fifth beyond the peak: no more calls than PyTorch's
-    /// allocator makes over trainings and large blocks, and less memory (`tests/tests/device_scenarios.rs`); nor does it refuse
-    /// more where memory is scarce (`tests/examples/device_calls.rs`), as it would with larger segments for several blocks.
+    /// Segments are for three of what is asked for, up to 12 MiB or where that is little beside what is left, and kept up to a fifth
+    /// beyond the peak: no more calls than PyTorch's allocator makes over trainings and large blocks, and less memory
+    /// (`tests/tests/device_scenarios.rs`); nor is more refused where memory is scarce (`tests/examples/device_calls.rs`), as it
+    /// would be with larger segments for several blocks.
     pub const fn device_segments() -> Self {
         let sizes = Self { segment_multiple: 3, largest_multiple: 36 << 20, ..Self::segments() };
         Self { spare_multiple: 2, slack: 200, coalesce: Coalesce::AtOnce, ..sizes }

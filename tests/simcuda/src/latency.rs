@@ -1,7 +1,7 @@
 //! How long calls take on top of what they do.
 //!
 //! Upward: the gate passes time before a call's body, for all functions alike, and after it, for one function and for the
-//! bytes of its range: a body names them with [`length`]. Nobody holds the lock meanwhile.
+//! bytes of its range, which a body notes with [`length`]. The call holds no lock meanwhile.
 //! From below: `streams::work::spin`.
 
 use crate::functions::Function;
@@ -44,7 +44,7 @@ pub fn clear() {
     OWN.lock().clear();
 }
 
-/// The call that this thread makes is about a range of so many bytes.
+/// Notes how many bytes the range has that this thread's call is about.
 pub fn length(bytes: usize) {
     LENGTH.set(bytes as u64);
 }

@@ -27,9 +27,6 @@ use std::thread::LocalKey;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
 
-/// Segments are multiples of this, and pages are not smaller.
-const GRAIN: u64 = 2 << 20;
-
 /// Marks on drop that this thread runs no hook any more, even if the hook panicked.
 struct HookGuard(&'static LocalKey<Cell<bool>>);
 
@@ -62,11 +59,8 @@ impl<B: Backend> DevicePool<B> {
             // A hook that returned true without freeing any memory is not called again.
             let helped = asked_at.is_none_or(|in_use| what.in_use < in_use);
             asked_at = Some(what.in_use);
-            if memory && helped && self.has_hook() {
-                self.explain(&mut what, on_device);
-                if self.ask(&what) {
-                    continue;
-                }
+            if memory && helped && self.ask(&mut what, on_device) {
+                continue;
             }
             let mut inner = self.inner();
             // No fallback during a capture: a graph keeps its memory, and fallback memory is reused by others.
@@ -177,7 +171,8 @@ impl<B: Backend> DevicePool<B> {
         let segments =
             matches!(self.options.origin, PoolOrigin::Segments | PoolOrigin::DriverPool | PoolOrigin::Managed);
         let could_page = in_pool && segments && description.capabilities.contains(Capabilities::PAGES);
-        what.remedy = what.judge(description.page_bytes.max(GRAIN), could_page);
+        let unit = description.page_bytes.max(self.options.arena(false).grain);
+        what.remedy = what.judge(unit, could_page);
     }
 
     /// Refuses a request that can never succeed.
@@ -208,12 +203,9 @@ impl<B: Backend> DevicePool<B> {
         Ok(())
     }
 
-    fn has_hook(&self) -> bool {
-        self.hook.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    /// Calls the user's hook without a lock; false if there is none, or if this thread is in the hook already.
-    fn ask(&self, what: &OutOfMemory) -> bool {
+    /// Explains the refusal to the user's hook, which it calls without a lock; false if there is none, or if this thread is in the
+    /// hook already.
+    fn ask(&self, what: &mut OutOfMemory, in_pool: bool) -> bool {
         thread_local! {
             static IN_HOOK: Cell<bool> = const { Cell::new(false) };
         }
@@ -222,6 +214,7 @@ impl<B: Backend> DevicePool<B> {
             return false;
         }
         let _asked = HookGuard(&IN_HOOK);
+        self.explain(what, in_pool);
         let freed = hook(what);
         #[cfg(feature = "tracing")]
         self.inner().notices.add(PoolNotice::HookCalled { asked: what.asked, freed });

@@ -99,7 +99,6 @@ pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Res
 
 /// Counts memory that was taken from the driver: `bytes` bytes in `handles` handles.
 fn give(usage: &mut SourceUsage, bytes: u64, handles: u64) {
-    usage.calls += 1;
     usage.handles += handles;
     usage.reserved += bytes;
     usage.peak_reserved = usage.peak_reserved.max(usage.reserved);

@@ -10,7 +10,7 @@
 //! Asks from below: [`Backend::reserve`], [`create_handle`](Backend::create_handle), [`map`](Backend::map),
 //! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_handle`](Backend::release_handle).
 
-use super::{BackendContext, left};
+use super::{BackendContext, give, left};
 use crate::backend::{Backend, PhysicalHandle};
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
@@ -19,8 +19,8 @@ use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// A handle takes at most this part of what might still be mapped when its call began.
 ///
-/// The nearer the limit, the smaller the handles, and what cannot move because a live block lies in its handle. From an empty pool
-/// of 10 GiB to its limit that is 304 handles of 32 MiB, then about 60 smaller ones, where there were 5,120 pages.
+/// Near the limit handles are small, so that a live block keeps little free memory from moving. A pool that fills 10 GiB makes 304
+/// handles of 32 MiB, then about 60 smaller ones; of one page each, 5,120.
 const PART: u64 = 16;
 
 /// Physical memory by one handle.
@@ -295,9 +295,7 @@ impl<B: Backend> Source for MappedPages<B> {
             return Err(self.refused(fault));
         }
         self.remember(start, &handles);
-        self.usage.handles += handles.len() as u64;
-        self.usage.reserved += bytes;
-        self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved);
+        give(&mut self.usage, bytes, handles.len() as u64);
         Ok(())
     }
 

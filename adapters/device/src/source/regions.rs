@@ -67,6 +67,7 @@ impl<B: Backend> Source for Regions<B> {
         let region = Region { id: self.next, base, bytes };
         self.next += 1;
         self.out.insert(region.id, region);
+        self.usage.calls += 1;
         give(&mut self.usage, bytes, 1);
         Ok(region)
     }

@@ -13,7 +13,7 @@ const PTX: c_int = 1;
 const LAST_INPUT: c_int = 5;
 
 exports! {
-    /// A link without inputs. Options are ignored.
+    /// Makes a link without inputs. Options are ignored.
     Context fn cuLinkCreate_v2(world, here, count: c_uint, options: In<u8>, values: In<u8>, link: Out<u64>) {
         link.check()?;
         link.put(world.links.insert(PendingLink { context: here.context, inputs: Vec::new(), image: None }))

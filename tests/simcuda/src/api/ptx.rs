@@ -1,7 +1,7 @@
 //! The heads of kernels in PTX.
 //!
-//! Upward: [`kernels`] of an image and [`names`] of a text: the kernels that a module names, or that its text is none that the driver would take: the header
-//! must be there, and a kernel that is known here must take the parameters that it takes here, by number and size. So a
+//! Upward: [`kernels`] of an image and [`names`] of a text: the kernels that a module names, or that its text is none that
+//! the driver would take: the header must be there, and a kernel that is known here must take the parameters that it takes here, by number and size. So a
 //! launch reads as many arguments as the kernel has, each as long as it says.
 //! From below: the kernels that are known. Bodies are not looked at.
 

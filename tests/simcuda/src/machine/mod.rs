@@ -51,7 +51,7 @@ pub struct World {
     pub modules: Table<Module>,
     /// Libraries.
     pub libraries: Table<KernelLibrary>,
-    /// Kernels of libraries that somebody asked for.
+    /// Kernels of libraries that programs asked for.
     pub kernels: Table<LibraryKernel>,
     /// Links.
     pub links: Table<PendingLink>,
