@@ -20,9 +20,11 @@ mod controls;
 mod library;
 mod session;
 mod strings;
+mod sweep;
 mod symbols;
 
 pub use controls::Simulator;
 pub use library::VARIABLE;
 pub use session::Session;
+pub use sweep::swept;
 pub use symbols::without_symbols;

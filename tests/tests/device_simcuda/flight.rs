@@ -7,7 +7,7 @@ use std::time::Duration;
 use terrace_device::{BufferSide, Capabilities, Device, DeviceBuffer, DeviceOptions, FallbackBuffer, PinnedBuffer};
 use terrace_tests::Random;
 use terrace_tests::device::fallback::{choose, step};
-use terrace_tests::simcuda::Simulator;
+use terrace_tests::simcuda::{Simulator, swept};
 
 const DISCRETE: &str = r#"{"profile": "discrete"}"#;
 
@@ -177,10 +177,10 @@ fn every_call_fails_once_and_no_byte_is_wrong() {
         assert_eq!(program(LEN), Ok(0), "nothing fails");
         session.calls(None)
     };
-    let mut failed = 0;
-    for nth in 1..=calls {
+    let (mut failed, all) = (0, swept(calls, &CODES).len() as u64);
+    for (nth, code) in swept(calls, &CODES) {
         let session = Simulator::exclusive(DISCRETE);
-        session.fail("*", nth, CODES[nth as usize % CODES.len()]);
+        session.fail("*", nth, code);
         match program(LEN) {
             Ok(again) => failed += again,
             Err(said) if said.starts_with("refused") => {}
@@ -188,7 +188,7 @@ fn every_call_fails_once_and_no_byte_is_wrong() {
         }
         session.fail("*", 0, 0);
     }
-    assert!(failed > 20, "of {calls} faults only {failed} reached a buffer");
+    assert!(failed * 16 > all, "of {all} faults only {failed} reached a buffer");
 }
 
 /// More than the device has in all is no request that it can ever meet: the host's memory serves, as where the device is full.

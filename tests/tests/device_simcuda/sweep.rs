@@ -4,7 +4,7 @@ use super::{open, small};
 use std::sync::atomic::{AtomicBool, Ordering};
 use terrace_device::{Device, DeviceBlock, DeviceOptions, Stream};
 use terrace_tests::Random;
-use terrace_tests::simcuda::Simulator;
+use terrace_tests::simcuda::{Simulator, swept};
 
 /// CUDA's codes: invalid value, out of memory, invalid handle, not ready, not supported, a capture in the way, unknown.
 const CODES: [i32; 7] = [1, 2, 400, 600, 801, 900, 999];
@@ -57,7 +57,7 @@ fn one_refused_call_lets_no_memory_be_used_without_order() {
     let mut wrong = Vec::new();
     let mut faults = 0;
     for (name, made) in &calls {
-        for (nth, code) in (1..=FIRST.min(*made)).flat_map(|nth| CODES.map(|code| (nth, code))) {
+        for (nth, code) in swept(FIRST.min(*made), &CODES) {
             let mut session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
             session.allow_leaks().allow_violations();
             let device = open(0, small()).expect("a device");

@@ -57,8 +57,8 @@ const EXCLUDED: [(&str, &str); 2] = [
 /// Test programs that take long and reach few lines that others do not: searches, waits, and builds of other projects.
 const UNRUN: [&str; 5] = ["global", "heap_worst_case", "idle", "out_of_tree", "range_false_oom"];
 
-/// Tests that do so, by what their names have in common: each call of a driver refused once.
-const SLOW: &str = "every_call";
+/// Tests that do so, by what their names have in common: calls of a driver refused once each.
+const SLOW: [&str; 2] = ["every_call", "the_refusal_of_each_call"];
 
 /// Numbers of cases: which lines are reached does not depend on them.
 const FEW: [(&str, &str); 5] = [
@@ -118,7 +118,13 @@ fn lines(tools: &Path) -> Result<Lines, String> {
     let ran = side_by_side(LANES, suites::jobs(targets), |(log, words)| {
         let mut command = tests("test");
         // Recorded programs do more of the same.
-        command.arg("--no-fail-fast").args(words).envs(FEW).env_remove("TERRACE_TRACES").args(["--", "--skip", SLOW]);
+        command
+            .arg("--no-fail-fast")
+            .args(words)
+            .envs(FEW)
+            .env_remove("TERRACE_TRACES")
+            .arg("--")
+            .args(SLOW.iter().flat_map(|name| ["--skip", name]));
         // Its tests would build the library themselves, without counters.
         command.envs(malloc.map(|path| ("TERRACE_MALLOC_LIBRARY", path)));
         execute(&format!("coverage-{log}"), &mut command).output

@@ -1,7 +1,7 @@
 //! Feature sets: each package as a user takes it who names that package alone, without its default features.
 //!
-//! Promises upward: `sets::PACKAGE` holds when all targets of the package build so and its unit tests pass. The workspace's own run
-//! has all features of all packages at once, `cuda` among them.
+//! Promises upward: `sets::PACKAGE` holds when all targets of the package compile so and, with `--all`, its unit tests pass. The
+//! workspace's own run has all features of all packages at once, `cuda` among them.
 //! Asks from below: cargo's metadata, which say which packages there are.
 
 use super::metadata;
@@ -17,20 +17,21 @@ const INTERNAL: [&str; 3] = ["tests", "benches", "xtask"];
 const CHOSEN: [(&str, &str); 1] = [("terrace-cuda", "cuda-12080")];
 
 /// Every package that a user can name.
-pub fn run(_: &Options, report: &mut Report) {
+pub fn run(options: &Options, report: &mut Report) {
     let packages = match metadata(&["--no-deps"]) {
         Ok(about) => packages(&about),
         Err(error) => return report.fail("sets::packages", &error),
     };
     for (package, library) in &packages {
-        report.verdict(&format!("sets::{package}"), alone(package, *library));
+        report.verdict(&format!("sets::{package}"), alone(package, options.all.then_some(*library)));
     }
 }
 
-/// The package's targets checked, and its unit tests run; cargo refuses `--lib` where there is no `library`.
-fn alone(package: &str, library: bool) -> Result<(), String> {
-    let tests: &[&str] = if library { &["test", "--lib", "--bins"] } else { &["test", "--bins"] };
-    for words in [&["check", "--all-targets"], tests] {
+/// The package's targets checked, and its unit tests run where it is known whether there is a `library`: cargo refuses `--lib`
+/// without one.
+fn alone(package: &str, library: Option<bool>) -> Result<(), String> {
+    let tests = library.map(|library| if library { &["test", "--lib", "--bins"][..] } else { &["test", "--bins"] });
+    for words in [Some(&["check", "--all-targets"][..]), tests].into_iter().flatten() {
         let mut command = cargo(words.iter().copied());
         command.args(["--package", package, "--no-default-features"]);
         let chosen = CHOSEN.iter().filter(|(of, _)| *of == package);

@@ -107,7 +107,7 @@ fn workspace(options: &Options, report: &mut Report) {
         command.env("TERRACE_SANITIZERS", "1");
         if options.all {
             command.env("PROPTEST_CASES", CASES_ALL).env("TERRACE_FORKS", FORKS_ALL);
-            command.env("TERRACE_THREADS_SECONDS", THREADS_SECONDS_ALL);
+            command.env("TERRACE_THREADS_SECONDS", THREADS_SECONDS_ALL).env("TERRACE_ALL", "1");
         }
         execute(&log, &mut command)
     });

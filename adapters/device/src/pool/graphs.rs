@@ -24,7 +24,8 @@ impl<B: Backend> DevicePool<B> {
     pub(super) fn open_graph(&self) -> Result<u32, DeviceError> {
         self.usable()?;
         let source = DeviceSource::Regions(Regions::new(self.context.clone(), MemoryKind::Device, 0).kept());
-        let room = ArenaCapacity { slots: self.options.blocks.min(1 << 16), bins: 4, entries: 0, segments: 1 << 14 };
+        let slots = self.options.blocks.min(1 << 16);
+        let room = ArenaCapacity { slots, bins: 4, entries: 0, segments: slots.min(1 << 14) };
         let parts = self.options.parts(room);
         let settings = self.options.arena(false);
         let mut inner = self.inner();

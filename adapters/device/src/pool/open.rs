@@ -220,7 +220,7 @@ fn build<B: Backend>(
     settings: ArenaSettings,
 ) -> Result<DeviceArena<B>, Fault> {
     // The arena's own cache is off (no entries), since the streams have caches.
-    let room = ArenaCapacity { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS };
+    let room = ArenaCapacity { slots: options.blocks, bins: 4, entries: 0, segments: SEGMENTS.min(options.blocks) };
     Arena::new(source, context.fences.clone(), options.parts(room), settings)
         .map_err(|_| Fault::of("reserve address space", FaultReason::OutOfMemory))
 }
