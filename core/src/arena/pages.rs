@@ -98,14 +98,20 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Bytes that a call which maps `from..to`, for a block of `size` bytes, maps from `from` on: pages ahead of later requests too.
     fn ahead(&self, area: usize, size: u64, from: u64, to: u64) -> u64 {
-        let upto = |multiple: u64, budget: u64| {
-            let end = to.checked_next_multiple_of(multiple.max(1)).map(|end| end - from);
+        let upto = |multiple: u64, origin: u64, budget: u64| {
+            let end = (to - origin).checked_next_multiple_of(multiple.max(1)).map(|end| origin + end - from);
             end.filter(|bytes| *bytes <= budget).unwrap_or(0)
         };
+        // From the start of the space, so that a program grows alike wherever the driver reserved that.
+        let origin = self.space.map_or(0, |(region, _)| region.base);
         let budget = self.growth_budget(self.counters.in_use + size);
         let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
         let ample = if area == SMALL { AMPLE_SMALL * self.source.page_bytes() } else { self.settings.ample_multiple };
-        part.max(upto(self.settings.map_multiple, budget)).max(upto(ample, self.left_below(self.settings.ample)))
+        part.max(upto(self.settings.map_multiple, 0, budget)).max(upto(
+            ample,
+            origin,
+            self.left_below(self.settings.ample),
+        ))
     }
 
     /// Bytes that may be taken until a share of the source's capacity, in permille, is reserved; 0 without a capacity.
