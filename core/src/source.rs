@@ -118,6 +118,21 @@ pub trait Source {
         Err(SourceError::Unsupported)
     }
 
+    /// Takes what [`map`](Source::map) would map out of the capacity, all of it unmapped; the caller maps it by other means before
+    /// it is used, or [cancels](Source::cancel_later) it. Until then it can be neither unmapped nor moved. Not counted as a call.
+    ///
+    /// # Errors
+    /// [`SourceError::Unsupported`] by default: then the arena calls `map`. After an error nothing is taken.
+    fn map_later(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        let _ = (region, offset, bytes);
+        Err(SourceError::Unsupported)
+    }
+
+    /// Puts back what [`map_later`](Source::map_later) took with the same arguments.
+    fn cancel_later(&mut self, region: Region, offset: u64, bytes: u64) {
+        let _ = (region, offset, bytes);
+    }
+
     /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped, by whole handles. Counts as one call.
     ///
     /// # Errors

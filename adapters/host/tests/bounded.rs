@@ -23,7 +23,11 @@ fn fill() {
 /// need more than the thread's cache; once these found something to flush, all go on with it.
 fn take_all() -> (usize, usize) {
     let (mut most, mut before) = (0, stats().cached);
-    for call in 0..1000 {
+    // An emulated machine under load takes far more than the thousand that are enough otherwise.
+    for call in 0..20_000 {
+        if before <= 1 << 20 && call >= 1000 {
+            break;
+        }
         drop(black_box(Vec::<u8>::with_capacity(if call % 250 == 0 { 2_000_000 } else { 100 })));
         let after = stats().cached;
         most = most.max(before.saturating_sub(after));
@@ -67,7 +71,7 @@ fn one_call_takes_the_blocks_of_few_caches() {
     Setting::Background(Background::Never).apply().expect("a setting");
     for (cached, left, most) in [true, false].map(cached_left_and_taken) {
         assert!(cached > THREADS << 20, "the threads cache something: {cached}");
-        assert!(left <= 1 << 20, "a thousand pairs of calls left {left} of {cached} bytes in caches");
+        assert!(left <= 1 << 20, "thousands of pairs of calls left {left} of {cached} bytes in caches");
         // Two calls, of each at most three caches' 2.3 MiB: two of other threads and its own.
         assert!(most < 14 << 20, "one pair of calls took {most} of {cached} bytes from caches");
     }

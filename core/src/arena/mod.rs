@@ -18,6 +18,7 @@
 //!                      wait for fences, ask the user's hook ---------> block, or an error that says what was asked
 //! ```
 
+mod growth;
 mod pages;
 mod pending;
 mod reclaim;
@@ -27,6 +28,7 @@ mod settings;
 mod storage;
 mod warm_up;
 
+pub use growth::Growth;
 pub use pending::PendingFree;
 pub use settings::{ArenaSettings, Coalesce};
 pub use storage::{ArenaParts, ArenaStorage, LentStorage, Segment};
@@ -40,6 +42,7 @@ use crate::index::Slots;
 use crate::range::{Range, RegionId};
 use crate::source::{Region, Source};
 use crate::stats::Stats;
+use growth::LaterRanges;
 use pending::PendingQueue;
 
 /// An allocator that grows from a source.
@@ -84,6 +87,8 @@ pub struct Arena<S, F, M: ArenaStorage> {
     space: Option<(Region, [RegionId; 2])>,
     settings: ArenaSettings,
     counters: ArenaCounters,
+    /// What the allocation under way lets its caller map, see [`Arena::allocate_later`].
+    later: Option<LaterRanges>,
 }
 
 /// Index of the range for blocks up to the small threshold (growing sources only).
@@ -103,6 +108,8 @@ struct ArenaCounters {
     peak_in_use: u64,
     /// Bytes of blocks whose fence failed, which are never reused.
     quarantined: u64,
+    /// Bytes of growths that have not ended.
+    growing: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
     allocations: u64,
@@ -161,6 +168,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             space,
             settings,
             counters,
+            later: None,
         })
     }
 
@@ -360,8 +368,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
         let held = self.cache.held() * self.settings.granule;
         let waiting = self.check_pending()?;
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
-        let kept = self.counters.in_use + held + waiting + self.counters.quarantined;
-        ensure(live == kept, "what the range holds is in use, cached, waiting or quarantined", live)?;
+        let kept = self.counters.in_use + held + waiting + self.counters.quarantined + self.counters.growing;
+        ensure(live == kept, "what the range holds is in use, cached, waiting, growing or quarantined", live)?;
         let backed: u64 = self.ranges.iter().map(Range::backed).sum();
         let all = self.reserved();
         ensure(backed + self.unused_tails() == all, "all memory of the source is in the ranges", all)?;

@@ -31,6 +31,9 @@ const AHEAD: u64 = 4;
 /// Pages to a multiple of which the range of small blocks grows while memory is ample: it needs little.
 const AMPLE_SMALL: u64 = 2;
 
+/// Bytes at most, and half a multiple at most, that the first such call in an area maps: what a small program takes.
+const AMPLE_FIRST: u64 = 4 << 20;
+
 /// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GrowthPlan {
@@ -55,6 +58,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let before = self.reserved();
         if let Err(error) = self.back_plan(area, &plan, size, page) {
             // The plan has several holes, and the source refused one of them.
+            self.take_back_plan(area);
             self.unmap_plan(area, &plan, self.reserved().saturating_sub(before));
             return Err(self.source_error(error, request));
         }
@@ -99,14 +103,15 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Bytes that a call which maps `from..to`, for a block of `size` bytes, maps from `from` on: pages ahead of later requests too.
     fn ahead(&self, area: usize, size: u64, from: u64, to: u64) -> u64 {
         let upto = |multiple: u64, origin: u64, budget: u64| {
-            let end = (to - origin).checked_next_multiple_of(multiple.max(1)).map(|end| origin + end - from);
-            end.filter(|bytes| *bytes <= budget).unwrap_or(0)
+            let past = to.saturating_sub(origin).checked_next_multiple_of(multiple.max(1));
+            past.map(|past| origin + past - from).filter(|bytes| *bytes <= budget).unwrap_or(0)
         };
-        // From the start of the space, so that a program grows alike wherever the driver reserved that.
-        let origin = self.space.map_or(0, |(region, _)| region.base);
         let budget = self.growth_budget(self.counters.in_use + size);
         let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
         let ample = if area == SMALL { AMPLE_SMALL * self.source.page_bytes() } else { self.settings.ample_multiple };
+        // From the area's start, so that a program grows alike wherever the driver reserved the space.
+        let base = self.space.map_or(0, |(region, _)| region.base + area as u64 * (region.bytes / 2));
+        let origin = base + AMPLE_FIRST.min(ample / 2);
         part.max(upto(self.settings.map_multiple, 0, budget)).max(upto(
             ample,
             origin,
@@ -132,13 +137,16 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         wanted.saturating_add(beyond).saturating_sub(self.reserved())
     }
 
-    /// Maps pages in a part of a hole, by one call to the source.
+    /// Maps pages in a part of a hole, by one call to the source, or lets the caller do so later.
     fn map_pages(&mut self, area: usize, hole: &RangeExtent, from: u64, bytes: u64) -> Result<(), SourceError> {
         let Some((region, ids)) = self.space else { return Err(SourceError::Unsupported) };
-        if self.ranges[area].slots_left() < 2 {
+        if self.ranges[area].slots_left() < 2 + self.slots_for_later() {
             return Err(NO_SLOT);
         }
-        self.source.map(region, from - region.base, bytes)?;
+        if self.map_now_or_later(area, from, bytes)? {
+            self.later.iter_mut().for_each(|ranges| ranges.push(from, bytes));
+            return self.ranges[area].commit(hole, from, bytes).map_err(|_| NO_SLOT);
+        }
         let zeroed = self.zero_fresh(from, bytes);
         if zeroed.is_err() && self.source.unmap(region, from - region.base, bytes).is_ok() {
             return zeroed;
@@ -159,7 +167,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         page: u64,
     ) -> Result<u64, SourceError> {
         let Some((region, _)) = self.space else { return Ok(0) };
-        if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2) {
+        if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2 + self.slots_for_later()) {
             return Ok(0);
         }
         let Some((from_area, gap, from, bytes)) = self.find_handles(plan, most, hole.end() - to, page) else {

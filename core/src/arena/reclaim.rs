@@ -93,7 +93,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             let found = self.ranges[other].allocate_exact(request);
             grown = found.map(|block| self.locate(block, other)).or(grown);
         }
-        if grown.is_ok() && self.source.usage().calls != calls {
+        // A growth counts when it is finished.
+        let later = self.later.is_some_and(|ranges| !ranges.is_empty());
+        if grown.is_ok() && !later && self.source.usage().calls != calls {
             self.counters.misses += 1;
         }
         grown

@@ -40,7 +40,7 @@ pub struct ArenaSettings {
     pub move_above: u32,
     /// Growing sources with a capacity: up to this share of it, in permille, memory is ample.
     pub ample: u32,
-    /// Growing sources: while memory is ample, a call that maps pages goes on to the next multiple of this, counted from the space.
+    /// Growing sources: while memory is ample, a call that maps pages goes on to the next multiple of this, counted from 4 MiB.
     pub ample_multiple: u64,
     /// Fixed sources: the least size of a segment, where the budget permits.
     pub segment: u64,

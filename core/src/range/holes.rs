@@ -88,6 +88,11 @@ impl<S: Slots, I: Index> Range<S, I> {
         .flatten()
     }
 
+    /// The gaps before and behind a live block.
+    pub(crate) fn gaps_beside(&self, block: &Block) -> [Option<RangeExtent>; 2] {
+        [self.slots.slot(block.slot).prev, block.slot].map(|record| self.gap(record))
+    }
+
     /// The next extent in the region, by address.
     pub fn behind(&self, extent: &RangeExtent) -> Option<RangeExtent> {
         let gap = if extent.kind == ExtentKind::Free { None } else { self.gap(extent.record) };
@@ -216,6 +221,18 @@ impl<S: Slots, I: Index> Range<S, I> {
         let (front, size) = self.offset_in(free, start, bytes, ExtentKind::Free)?;
         let new = self.take_slot().ok_or(AllocError::new(Cause::OutOfSlots, bytes))?;
         Ok(self.cut(free.record, new, front, size))
+    }
+
+    /// Makes a gap live for a while, under the ticket of a live block: blocks allocated later have the tickets that they would have
+    /// had. Caller must give its handle to no user.
+    ///
+    /// # Errors
+    /// As for [`claim`](Self::claim).
+    pub(crate) fn hide(&mut self, gap: &RangeExtent, block: &Block) -> Result<Block, AllocError> {
+        let hidden = Block { ticket: block.ticket, ..self.claim(gap, gap.start, gap.bytes)? };
+        self.ticket -= self.step;
+        self.slots.slot_mut(hidden.slot).name = Slot::name_of(SlotState::Live, hidden.ticket);
+        Ok(hidden)
     }
 
     /// Checks that `bytes` bytes at `start` lie in extent `of`; returns their offset there and their size, in granules.

@@ -386,7 +386,7 @@ impl<S: Slots, I: Index> Allocator for Range<S, I> {
             live_blocks: t.live_blocks,
             peak_live_blocks: t.peak_live_blocks,
             allocations,
-            frees: allocations - t.live_blocks,
+            frees: allocations.saturating_sub(t.live_blocks), // what is hidden is live without a ticket
             hits: allocations,
             failed: t.failed,
             ..Stats::default()

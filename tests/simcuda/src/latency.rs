@@ -21,6 +21,9 @@ static OWN: Mutex<BTreeMap<Function, (u64, u64)>> = Mutex::new(BTreeMap::new());
 
 const MIB: u128 = 1 << 20;
 
+/// Time after which a call under way looks whether its function's latency was changed.
+const SLICE: Duration = Duration::from_millis(5);
+
 thread_local! {
     /// Bytes of the range of the call that this thread makes.
     static LENGTH: Cell<u64> = const { Cell::new(0) };
@@ -63,8 +66,18 @@ pub fn after(function: Function) {
     if !ANY.load(Ordering::Relaxed) {
         return;
     }
-    let own = OWN.lock().get(&function).copied();
-    let Some((call, of_mib)) = own else { return };
+    let own = || OWN.lock().get(&function).copied();
+    let latency = own();
+    let Some((call, of_mib)) = latency else { return };
     let range = u128::from(of_mib) * u128::from(LENGTH.get()) / MIB;
-    spin(Duration::from_nanos(call.saturating_add(u64::try_from(range).unwrap_or(u64::MAX))));
+    let mut left = Duration::from_nanos(call.saturating_add(u64::try_from(range).unwrap_or(u64::MAX)));
+    // A call under way ends when the latency of its function is changed.
+    while left > SLICE {
+        spin(SLICE);
+        if own() != latency {
+            return;
+        }
+        left -= SLICE;
+    }
+    spin(left);
 }

@@ -163,7 +163,7 @@ impl Simulator {
         unsafe { (self.latency)(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) }
     }
 
-    /// Every call of a function takes so long on top, and so long for each MiB of its range.
+    /// Every call of a function takes so long on top, and so long for each MiB of its range. A change ends the waits of calls under way.
     pub fn latency_of(&self, function: &str, time: std::time::Duration, of_mib: std::time::Duration) {
         let [time, of_mib] = [time, of_mib].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         // SAFETY: a string that ends with a zero, and numbers.

@@ -5,6 +5,7 @@
 
 mod arena;
 mod contract;
+mod growth;
 mod models;
 mod pages;
 mod settings;

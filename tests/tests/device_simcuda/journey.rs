@@ -39,6 +39,11 @@ fn a_tensor_on_a_stream() {
     let second = device.allocate(&one, 3 * MIB).expect("more pages");
     assert_eq!(second.address(), first.address() + first.bytes(), "right behind, over the page that both touch");
 
+    // The rest of what was mapped ahead of it: no driver call.
+    let pages = made("cuMemCreate");
+    let third = device.allocate(&one, 8 * MIB).expect("14 MiB are mapped by now");
+    assert_eq!((third.address(), made("cuMemCreate")), (second.address() + second.bytes(), pages));
+
     // Another stream's block, after its fence: the same memory, no new page.
     let place = first.address();
     drop(first);
@@ -49,13 +54,13 @@ fn a_tensor_on_a_stream() {
     assert_eq!(device.stats().events, events, "an idle stream says so without an event");
 
     // Out of memory: caches are emptied, fences waited for, then the error says what there was.
-    let rest = device.allocate(&one, 50 * MIB).expect("almost all");
+    let rest = device.allocate(&one, 42 * MIB).expect("almost all");
     let error = device.allocate(&two, 20 * MIB).expect_err("more than there is");
     let DeviceError::OutOfMemory(what) = error else { panic!("{error:?}") };
     assert_eq!((what.asked, what.capacity), (20 * MIB, 64 * MIB));
     drop(rest);
     drop(device.allocate(&two, 20 * MIB).expect("what came free serves at once"));
-    drop((small, next, second, theirs));
+    drop((small, next, second, third, theirs));
 }
 
 /// Half of the device.

@@ -9,6 +9,7 @@ mod ends;
 mod engine;
 mod faults;
 mod flight;
+mod growth;
 mod held;
 mod hints;
 mod hits;

@@ -89,7 +89,13 @@ impl<B: Backend> DevicePool<B> {
         loop {
             let route = home.route();
             let place = if route == NO_ROUTE { BlockOrigin::Pool } else { BlockOrigin::Graph(route) };
-            let mut served = inner.attempt(place, request);
+            let mut served;
+            (inner, served) = self.attempt(inner, place, request);
+            if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.growing > 0 {
+                // What others map may have room for this request, or go back.
+                inner = self.wait_for_growths(inner);
+                continue;
+            }
             if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 if !waited && !inner.held.is_empty() {
                     (inner, waited) = (self.wait_for_held(inner), true);
@@ -107,6 +113,38 @@ impl<B: Backend> DevicePool<B> {
             self.unlock(inner);
             return served;
         }
+    }
+
+    /// Allocates from the arena of `place`; if that fails, empties the streams' caches into their arena and tries again. Releases the
+    /// lock while pages are mapped.
+    fn attempt<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, PoolState<B>>,
+        place: BlockOrigin,
+        request: Request,
+    ) -> (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>) {
+        let mut served;
+        (inner, served) = self.from(inner, place, request);
+        if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.drain() {
+            inner.notices.add(PoolNotice::CachesEmptied { asked: request.bytes });
+            (inner, served) = self.from(inner, place, request);
+        }
+        (inner, served)
+    }
+
+    fn from<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, PoolState<B>>,
+        place: BlockOrigin,
+        request: Request,
+    ) -> (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>) {
+        if place != BlockOrigin::Pool {
+            let served = inner.from(place, request);
+            return (inner, served);
+        }
+        let (inner, served) = self.allocate_unlocked(inner, request);
+        served.iter().for_each(|block| inner.given.allocated(block));
+        (inner, served)
     }
 
     /// Waits for the streams that still use dropped blocks, then frees those blocks. Releases the lock for the wait, so
@@ -228,26 +266,10 @@ fn is_memory(cause: Cause) -> bool {
 }
 
 impl<B: Backend> PoolState<B> {
-    /// Allocates from the arena of `place`; if that fails, empties the streams' caches into their arena and tries
-    /// again.
-    fn attempt(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
-        match self.from(place, request) {
-            Err(error) if is_memory(error.cause) && self.drain() => {
-                self.notices.add(PoolNotice::CachesEmptied { asked: request.bytes });
-                self.from(place, request)
-            }
-            served => served,
-        }
-    }
-
+    /// Allocates from the arena of a graph.
     fn from(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
         let none = AllocError::new(Cause::BadRequest, request.bytes);
-        let served = self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request));
-        match &served {
-            Ok(block) if place == BlockOrigin::Pool => self.given.allocated(block),
-            _ => {}
-        }
-        served
+        self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request))
     }
 
     /// Converts a failure to the user's error, with the figures of the arena of `place`; of the device's, if it has

@@ -1,7 +1,7 @@
 //! The pool of one device: arena, fences, streams, held blocks, fallback, private pools of graphs.
 //!
 //! Promises upward: [`Service`](crate::stream::Service), which hides the backend; a call holds one lock, and none while
-//! it waits for held blocks; an allocation fails only after caches were emptied, fences waited for, unused memory
+//! it waits for held blocks or maps new pages; an allocation fails only after caches were emptied, fences waited for, unused memory
 //! released, and the user's hook called.
 //! Asks from below: the core's arena over a [`DeviceSource`] and [`Fences`].
 //!
@@ -12,6 +12,7 @@ mod allocate;
 mod check;
 mod events;
 mod graphs;
+mod growth;
 mod hints;
 mod host_copy;
 mod notice;
@@ -33,7 +34,7 @@ use graphs::Graph;
 use notice::PoolNotices;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::catch_panic;
 
@@ -49,6 +50,8 @@ pub(crate) struct DevicePool<B: Backend> {
     options: DeviceOptions,
     inner: Mutex<PoolState<B>>,
     hook: Mutex<Option<Hook>>,
+    /// Signalled when a growth ends.
+    grown: Condvar,
     /// The staging buffer of the last copy of lent memory, kept for the next copy. Its lock is taken after all others.
     stage: Mutex<Option<StagingBuffer>>,
     /// Which blocks the arena allocated last, as the streams' caches need to know.
@@ -83,6 +86,8 @@ struct PoolState<B: Backend> {
     released: Vec<(Release, Block)>,
     /// References to streams, to be dropped after unlocking: dropping the last reference to a stream takes the lock.
     parting: Vec<Arc<StreamCore>>,
+    /// Number of growths of the arena whose pages are being mapped without the lock.
+    growing: u32,
     /// Number of frees since fences were last polled.
     frees: u32,
     /// Number of cache hits of streams that are closed by now.

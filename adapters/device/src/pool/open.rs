@@ -14,7 +14,7 @@ use crate::store::ArenaCapacity;
 use crate::stream::{BlockOrigin, ClosedStream, Keeper, StreamCore, StreamHandle, StreamOwnership};
 use crate::stream_cache::AllocatedTail;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use terrace_core::arena::ArenaSettings;
 use terrace_core::{Arena, Owner};
 use terrace_guard::catch_panic;
@@ -51,6 +51,7 @@ impl<B: Backend> DevicePool<B> {
             held: Vec::new(),
             released: Vec::new(),
             parting: Vec::new(),
+            growing: 0,
             frees: 0,
             failed: 0,
             fallbacks: 0,
@@ -68,6 +69,7 @@ impl<B: Backend> DevicePool<B> {
             options,
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
+            grown: Condvar::new(),
             stage: Mutex::new(None),
             given,
             adopting: Mutex::new(()),

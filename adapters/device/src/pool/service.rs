@@ -301,7 +301,9 @@ impl<B: Backend> Service for DevicePool<B> {
 
     fn share(&self, ordinal: u32) -> Result<(), DeviceError> {
         self.usable()?;
-        self.inner().arena.source_mut().share(ordinal).map_err(|fault| self.driver(fault))
+        // What is being mapped is not open to that device.
+        let mut inner = self.wait_for_growths(self.inner());
+        inner.arena.source_mut().share(ordinal).map_err(|fault| self.driver(fault))
     }
 
     fn open_graph(&self) -> Result<u32, DeviceError> {

@@ -4,9 +4,11 @@
 //! refusal is kept for the user's error; before memory is moved or released, no work in flight uses it.
 //! Asks from below: a [`Backend`], and [`Fences`] that know which work is in flight.
 
+mod handles;
 mod pages;
 mod regions;
 
+pub(crate) use handles::{MapDone, MapJob};
 pub(crate) use pages::MappedPages;
 pub(crate) use regions::Regions;
 
@@ -127,7 +129,7 @@ impl<B: Backend> DeviceSource<B> {
     /// Bytes of the source's own records: twice its table's entries, since nodes of a B-tree are at least half full.
     pub(crate) fn metadata(&self) -> u64 {
         let entry = match self {
-            Self::Pages(source) => source.table() * size_of::<(u64, pages::Mapped)>(),
+            Self::Pages(source) => source.table() * size_of::<(u64, handles::Mapped)>(),
             Self::Regions(source) => source.table() * size_of::<(u64, Region)>(),
         };
         2 * entry as u64
@@ -137,6 +139,28 @@ impl<B: Backend> DeviceSource<B> {
     pub(crate) fn let_go(&mut self) {
         if let Self::Regions(source) = self {
             source.let_go();
+        }
+    }
+
+    /// What maps a range that [`Source::map_later`] took, without the source.
+    pub(crate) fn job(&self, start: u64) -> Option<MapJob> {
+        match self {
+            Self::Pages(source) => source.job(start),
+            Self::Regions(_) => None,
+        }
+    }
+
+    /// Adds ranges that were mapped meanwhile.
+    pub(crate) fn mapped_later(&mut self, done: Vec<MapDone>) {
+        if let Self::Pages(source) = self {
+            done.into_iter().for_each(|done| source.mapped_later(done));
+        }
+    }
+
+    /// Counts driver calls for ranges that were cancelled.
+    pub(crate) fn count_calls(&mut self, calls: u64) {
+        if let Self::Pages(source) = self {
+            source.usage.calls += calls;
         }
     }
 
@@ -194,6 +218,14 @@ impl<B: Backend> Source for DeviceSource<B> {
 
     fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         both!(self, source => source.map(region, offset, bytes))
+    }
+
+    fn map_later(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        both!(self, source => source.map_later(region, offset, bytes))
+    }
+
+    fn cancel_later(&mut self, region: Region, offset: u64, bytes: u64) {
+        both!(self, source => source.cancel_later(region, offset, bytes));
     }
 
     fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {

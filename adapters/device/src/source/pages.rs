@@ -10,8 +10,9 @@
 //! Asks from below: [`Backend::reserve`], [`create_handle`](Backend::create_handle), [`map`](Backend::map),
 //! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_handle`](Backend::release_handle).
 
+use super::handles::{MapDone, MapJob, Mapped, Mapper};
 use super::{BackendContext, give, left};
-use crate::backend::{Backend, PhysicalHandle};
+use crate::backend::Backend;
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
 use std::collections::BTreeMap;
@@ -22,13 +23,6 @@ use terrace_core::{Region, Source, SourceError, SourceUsage};
 /// Near the limit handles are small, so that a live block keeps little free memory from moving. A pool that fills 10 GiB makes 304
 /// handles of 32 MiB, then about 60 smaller ones; of one page each, 5,120.
 const PART: u64 = 16;
-
-/// Physical memory by one handle.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mapped {
-    bytes: u64,
-    handle: PhysicalHandle,
-}
 
 /// Reserved address space, and the memory mapped into it.
 pub(crate) struct MappedPages<B: Backend> {
@@ -41,10 +35,12 @@ pub(crate) struct MappedPages<B: Backend> {
     pub(super) fault: Option<Fault>,
     /// Reserved address space, by base address.
     spaces: BTreeMap<u64, Region>,
-    /// Mapped handles by address; their bytes add up to `usage.reserved`.
+    /// Mapped handles by address; their bytes and those of `later` add up to `usage.reserved`.
     mapped: BTreeMap<u64, Mapped>,
     /// Ordinals of other devices that may access the memory.
     peers: Vec<u32>,
+    /// Ranges that are taken and not mapped yet, by address: their bytes, and most bytes of a handle of theirs.
+    later: BTreeMap<u64, (u64, u64)>,
 }
 
 impl<B: Backend> MappedPages<B> {
@@ -54,8 +50,8 @@ impl<B: Backend> MappedPages<B> {
         let page = context.backend.description().page_bytes;
         let largest = (largest & !(page - 1)).max(page);
         let usage = SourceUsage { capacity, ..SourceUsage::default() };
-        let (spaces, mapped) = (BTreeMap::new(), BTreeMap::new());
-        Self { context, page, largest, usage, fault: None, spaces, mapped, peers: peers.into() }
+        let (spaces, mapped, later) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { context, page, largest, usage, fault: None, spaces, mapped, peers: peers.into(), later }
     }
 
     /// Maps a page and releases it, to find out whether the driver grants all `peers` access to a page.
@@ -113,8 +109,9 @@ impl<B: Backend> MappedPages<B> {
     /// As [`Self::judge`], for a range in which nothing may be mapped.
     fn judge_unmapped(&self, region: Region, offset: u64, bytes: u64) -> Result<u64, SourceError> {
         let start = self.judge(region, offset, bytes)?;
-        let below = self.mapped.range(..start + bytes).next_back();
-        if below.is_some_and(|(at, mapped)| at + mapped.bytes > start) {
+        let below = self.mapped.range(..start + bytes).next_back().map(|(at, mapped)| at + mapped.bytes);
+        let later = self.later.range(..start + bytes).next_back().map(|(at, (bytes, _))| at + bytes);
+        if below.max(later).is_some_and(|end| end > start) {
             return Err(SourceError::Misuse("nothing is mapped in the range"));
         }
         Ok(start)
@@ -136,66 +133,31 @@ impl<B: Backend> MappedPages<B> {
         }
     }
 
-    /// Maps handles in order from `start` on, and grants the peers access. Maps all of them or none.
-    fn put(&mut self, start: u64, handles: &[Mapped]) -> Result<(), Fault> {
-        let mut bytes = 0;
-        for mapped in handles {
-            self.usage.calls += 1;
-            // SAFETY: `judge_unmapped` found nothing mapped in the range, which is whole pages of reserved space; the handles fill
-            // it.
-            if let Err(fault) = unsafe { self.context.backend.map(start + bytes, mapped.bytes, mapped.handle) } {
-                self.take_out(start, bytes);
-                return Err(fault);
-            }
-            bytes += mapped.bytes;
-        }
-        self.usage.calls += 1;
-        // SAFETY: the loop above mapped the whole range.
-        let allowed = unsafe { self.context.backend.allow(start, bytes, &self.peers) };
-        allowed.inspect_err(|_| self.take_out(start, bytes))
+    /// The range from `start` on that `map_later` took.
+    pub(super) fn job(&self, start: u64) -> Option<MapJob> {
+        let &(bytes, most) = self.later.get(&start)?;
+        Some(MapJob { start, bytes, most, page: self.page, peers: self.peers.clone() })
     }
 
-    /// Unmaps handles that [`Self::put`] mapped; they stay allocated.
-    fn take_out(&mut self, start: u64, bytes: u64) {
-        if bytes > 0 {
-            self.usage.calls += 1;
-            // SAFETY: `put` has just mapped the range, and no work has used it.
-            let _ = insist(|| unsafe { self.context.backend.unmap(start, bytes) });
-        }
+    /// Adds a range that was mapped meanwhile.
+    pub(super) fn mapped_later(&mut self, done: MapDone) {
+        self.later.remove(&done.start);
+        self.remember(done.start, &done.handles);
+        self.usage.handles += done.handles.len() as u64;
+        self.usage.calls += done.calls;
     }
 
-    fn release(&mut self, handles: &[Mapped]) {
-        for mapped in handles {
-            self.usage.calls += 1;
-            // SAFETY: `create` made the handle; it has just left the table, or was never in it. A refused call released
-            // nothing.
-            let _ = insist(|| unsafe { self.context.backend.release_handle(mapped.handle) });
-        }
+    /// Most bytes of a handle: as large as the moment allows.
+    fn most(&self) -> u64 {
+        ((left(&self.usage) / PART) & !(self.page - 1)).clamp(self.page, self.largest)
     }
 
-    /// Allocates `bytes` bytes in handles as large as the moment allows. Where the driver has no memory for one, it gets half as
-    /// large a one.
-    fn create(&mut self, bytes: u64) -> Result<Vec<Mapped>, Fault> {
-        let (mut handles, mut missing) = (Vec::new(), bytes);
-        let mut most = ((left(&self.usage) / PART) & !(self.page - 1)).clamp(self.page, self.largest);
-        while missing > 0 {
-            let bytes = missing.min(most);
-            self.usage.calls += 1;
-            match self.context.backend.create_handle(bytes) {
-                Ok(handle) => {
-                    handles.push(Mapped { bytes, handle });
-                    missing -= bytes;
-                }
-                Err(fault) if fault.reason == FaultReason::OutOfMemory && bytes > self.page => {
-                    most = ((bytes / 2) & !(self.page - 1)).max(self.page);
-                }
-                Err(fault) => {
-                    self.release(&handles);
-                    return Err(fault);
-                }
-            }
-        }
-        Ok(handles)
+    /// Makes driver calls, and counts them.
+    fn call<R>(&mut self, calls: impl FnOnce(&mut Mapper<'_, B>) -> R) -> R {
+        let mut mapper = Mapper { context: &self.context, page: self.page, peers: &self.peers, calls: 0 };
+        let result = calls(&mut mapper);
+        self.usage.calls += mapper.calls;
+        result
     }
 
     /// Lets another device access the memory, present and future.
@@ -289,14 +251,33 @@ impl<B: Backend> Source for MappedPages<B> {
         }
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.afford(bytes)?;
-        let handles = self.create(bytes).map_err(|fault| self.refused(fault))?;
-        if let Err(fault) = self.put(start, &handles) {
-            self.release(&handles);
-            return Err(self.refused(fault));
-        }
+        let most = self.most();
+        let handles = self.call(|mapper| {
+            let handles = mapper.create(bytes, most)?;
+            mapper.put(start, &handles).inspect_err(|_| mapper.release(&handles)).map(|()| handles)
+        });
+        let handles = handles.map_err(|fault| self.refused(fault))?;
         self.remember(start, &handles);
         give(&mut self.usage, bytes, handles.len() as u64);
         Ok(())
+    }
+
+    fn map_later(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
+        let start = self.judge_unmapped(region, offset, bytes)?;
+        let available = left(&self.usage);
+        if bytes > available {
+            return Err(SourceError::OutOfMemory { available });
+        }
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.later.insert(start, (bytes, self.most()));
+        give(&mut self.usage, bytes, 0);
+        Ok(())
+    }
+
+    fn cancel_later(&mut self, region: Region, offset: u64, bytes: u64) {
+        if self.later.remove(&(region.base + offset)).is_some() {
+            self.usage.reserved -= bytes;
+        }
     }
 
     fn unmap(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
@@ -309,7 +290,7 @@ impl<B: Backend> Source for MappedPages<B> {
         // for work in flight on it.
         insist(|| unsafe { backend.unmap(start, bytes) }).map_err(|fault| self.refused(fault))?;
         self.forget(start, &handles);
-        self.release(&handles);
+        self.call(|mapper| mapper.release(&handles));
         self.usage.reserved -= bytes;
         Ok(())
     }
@@ -319,12 +300,12 @@ impl<B: Backend> Source for MappedPages<B> {
         let target = self.judge_unmapped(region, to, bytes)?;
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.context.fences.quiesce().map_err(|fault| self.refused(fault))?;
-        self.put(target, &handles).map_err(|fault| self.refused(fault))?;
+        self.call(|mapper| mapper.put(target, &handles)).map_err(|fault| self.refused(fault))?;
         self.usage.calls += 1;
         let backend = &self.context.backend;
         // SAFETY: as in `unmap`.
         if let Err(fault) = insist(|| unsafe { backend.unmap(source, bytes) }) {
-            self.take_out(target, bytes);
+            self.call(|mapper| mapper.take_out(target, bytes));
             return Err(self.refused(fault));
         }
         self.forget(source, &handles);

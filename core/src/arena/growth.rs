@@ -1,0 +1,180 @@
+//! Growth in two steps: the arena plans it, the caller maps the pages without a lock on the arena, and the arena finishes it.
+//!
+//! ```text
+//!   allocate_later:   |====|BBBBBBBBBB|hhhhh|      pages taken from the source's capacity, not mapped; B and h are live for the range
+//!   the caller maps   |====|----------------|      meanwhile others allocate, free and grow elsewhere
+//!   finish:           |====|BBBBBBBBBB|     |      h becomes a gap, B is the caller's
+//!   cancel:           |====|                       all of it is a hole again
+//! ```
+//!
+//! Promises upward: all memory that is given out is mapped; an arena with growths passes its checks; a cancelled growth leaves
+//! nothing, in no count either.
+//! Asks from below: [`Source::map_later`] and [`Source::cancel_later`].
+
+use super::Arena;
+use super::storage::ArenaStorage;
+use crate::allocator::{Allocator, Block, Owner, Request};
+use crate::error::AllocError;
+use crate::fence::Fence;
+use crate::range::RangeExtent;
+use crate::source::{Source, SourceError};
+
+/// Most ranges of a growth: a block over more holes than that has the others mapped at once.
+const RANGES: usize = 4;
+
+/// Records that a growth may need besides those of a mapping: its block's, and of what is hidden on either side.
+const SLOTS: u32 = 3;
+
+/// A block whose pages are still to be mapped.
+///
+/// It ends by [`Arena::finish`] or [`Arena::cancel`], of the arena that gave it. One that is dropped keeps its memory for ever.
+#[derive(Debug)]
+#[must_use = "its memory stays taken until it is finished or cancelled"]
+pub struct Growth {
+    block: Block,
+    area: usize,
+    /// What is hidden on either side of the block: free memory that is not mapped yet, or merged with such memory.
+    hidden: [Option<Block>; 2],
+    ranges: LaterRanges,
+}
+
+impl Growth {
+    /// The ranges to map: first address and bytes, both multiples of a page.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter()
+    }
+
+    /// Bytes that are live for the range.
+    fn bytes(&self) -> u64 {
+        self.block.bytes + self.hidden.iter().flatten().map(|block| block.bytes).sum::<u64>()
+    }
+}
+
+/// Ranges that are to be mapped later.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LaterRanges {
+    ranges: [(u64, u64); RANGES],
+    count: usize,
+}
+
+impl LaterRanges {
+    /// Adds a range. There is room: `map_now_or_later` looked for it.
+    pub(super) fn push(&mut self, from: u64, bytes: u64) {
+        self.ranges[self.count] = (from, bytes);
+        self.count += 1;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges[..self.count].iter().copied()
+    }
+
+    fn touch(&self, extent: &RangeExtent) -> bool {
+        self.iter().any(|(from, bytes)| from < extent.end() && extent.start < from + bytes)
+    }
+}
+
+impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
+    /// Allocates, but lets the caller map the pages of a growing source.
+    ///
+    /// Returns a block, or a growth if the source needs new pages and can [map later](Source::map_later). Other calls to the arena
+    /// may come before the growth ends.
+    ///
+    /// # Errors
+    /// As for [`allocate`](Allocator::allocate).
+    pub fn allocate_later(&mut self, request: Request) -> Result<Result<Block, Growth>, AllocError> {
+        self.later = Some(LaterRanges::default());
+        let found = self.find_block(request);
+        let ranges = self.later.take().unwrap_or_default();
+        let block = found.inspect_err(|_| self.counters.failed += 1)?;
+        if ranges.is_empty() {
+            return Ok(Ok(self.count_allocated(block)));
+        }
+        let area = self.area_of(&block);
+        let growth = Growth { block, area, hidden: self.hide(&block, area, &ranges), ranges };
+        self.counters.growing += growth.bytes();
+        Ok(Err(growth))
+    }
+
+    /// Ends a growth whose ranges the caller has mapped: returns its block. O(log n).
+    pub fn finish(&mut self, growth: Growth) -> Block {
+        self.counters.growing -= growth.bytes();
+        self.counters.misses += 1;
+        self.reveal(&growth);
+        self.count_allocated(growth.block)
+    }
+
+    /// Ends a growth none of whose ranges is mapped. O(extents) for each range.
+    pub fn cancel(&mut self, growth: Growth) {
+        self.counters.growing -= growth.bytes();
+        let released = 1 + growth.hidden.iter().flatten().count() as u32;
+        if self.ranges[growth.area].slots_left() + released < growth.ranges.count as u32 {
+            // Without records for the holes, the memory cannot be given out.
+            self.counters.quarantined += growth.bytes();
+            return;
+        }
+        self.reveal(&growth);
+        // The free is never refused: the block is live, and no caller has its handle.
+        let _ = self.ranges[growth.area].free(growth.block, Owner(0));
+        self.take_back(growth.area, &growth.ranges);
+    }
+
+    /// Takes back ranges that lie in gaps: they are holes again, and the source's capacity has them back.
+    fn take_back(&mut self, area: usize, ranges: &LaterRanges) {
+        let Some((region, ids)) = self.space else { return };
+        for (from, bytes) in ranges.iter() {
+            let around = |extent: &RangeExtent| extent.start <= from && from < extent.end();
+            let Some(gap) = self.ranges[area].extents(ids[area]).find(around) else { continue };
+            if self.ranges[area].decommit(&gap, from, bytes).is_ok() {
+                self.source.cancel_later(region, from - region.base, bytes);
+            }
+        }
+    }
+
+    /// Records that are left unused for what may have to be taken back: a hole for each range.
+    pub(super) fn slots_for_later(&self) -> u32 {
+        self.later.map_or(0, |ranges| ranges.count as u32)
+    }
+
+    /// Takes back what a plan that failed would have had mapped later.
+    pub(super) fn take_back_plan(&mut self, area: usize) {
+        if let Some(ranges) = self.later {
+            self.later = Some(LaterRanges::default());
+            self.take_back(area, &ranges);
+        }
+    }
+
+    /// Takes a range from a growing source: returns whether the caller will map it, or else maps it at once.
+    pub(super) fn map_now_or_later(&mut self, area: usize, from: u64, bytes: u64) -> Result<bool, SourceError> {
+        let Some((region, _)) = self.space else { return Err(SourceError::Unsupported) };
+        let offset = from - region.base;
+        // Room in the growth, and records for all that it needs.
+        let may = self.later.is_some_and(|ranges| ranges.count < RANGES) && self.ranges[area].slots_left() >= 2 + SLOTS;
+        match if may { self.source.map_later(region, offset, bytes) } else { Err(SourceError::Unsupported) } {
+            Err(SourceError::Unsupported) => self.source.map(region, offset, bytes).map(|()| false),
+            taken => taken.map(|()| true),
+        }
+    }
+
+    /// Makes the free memory on either side of a block live, if it touches a range that is not mapped.
+    fn hide(&mut self, block: &Block, area: usize, ranges: &LaterRanges) -> [Option<Block>; 2] {
+        let range = &mut self.ranges[area];
+        let beside = range.gaps_beside(block);
+        beside.map(|extent| {
+            let extent = extent.filter(|extent| ranges.touch(extent))?;
+            // Never refused: `map_now_or_later` left records for both sides.
+            range.hide(&extent, block).ok()
+        })
+    }
+
+    fn reveal(&mut self, growth: &Growth) {
+        // The last one first, so that later blocks get the records that they would have got.
+        for hidden in growth.hidden.into_iter().rev().flatten() {
+            // As in `cancel`.
+            let _ = self.ranges[growth.area].free(hidden, Owner(0));
+        }
+    }
+}
