@@ -51,7 +51,7 @@ impl AllocatedTail {
         if first.load(Ordering::Relaxed) == u64::MAX {
             first.store(block.ticket, Ordering::Relaxed);
         }
-        last.store(block.ticket, Ordering::Relaxed);
+        last.fetch_max(block.ticket, Ordering::Relaxed);
     }
 
     /// Records that the arena freed a block.

@@ -72,8 +72,10 @@ impl LaterRanges {
         self.ranges[..self.count].iter().copied()
     }
 
-    fn touch(&self, extent: &RangeExtent) -> bool {
-        self.iter().any(|(from, bytes)| from < extent.end() && extent.start < from + bytes)
+    /// The lowest and the highest address in a gap between which it overlaps ranges.
+    fn reach(&self, gap: &RangeExtent) -> Option<(u64, u64)> {
+        let parts = self.iter().map(|(from, bytes)| (from.max(gap.start), (from + bytes).min(gap.end())));
+        parts.filter(|(from, to)| from < to).reduce(|all, part| (all.0.min(part.0), all.1.max(part.1)))
     }
 }
 
@@ -109,6 +111,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Ends a growth none of whose ranges is mapped. O(extents) for each range.
     pub fn cancel(&mut self, growth: Growth) {
+        self.later = None;
         self.counters.growing -= growth.bytes();
         let released = 1 + growth.hidden.iter().flatten().count() as u32;
         if self.ranges[growth.area].slots_left() + released < growth.ranges.count as u32 {
@@ -139,12 +142,15 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.later.map_or(0, |ranges| ranges.count as u32)
     }
 
-    /// Takes back what a plan that failed would have had mapped later.
-    pub(super) fn take_back_plan(&mut self, area: usize) {
-        if let Some(ranges) = self.later {
-            self.later = Some(LaterRanges::default());
+    /// Takes back what a plan that failed would have had mapped later; returns whether there was any. From then on the allocation
+    /// maps at once.
+    pub(super) fn take_back_plan(&mut self, area: usize) -> bool {
+        let ranges = self.later.filter(|ranges| !ranges.is_empty());
+        if let Some(ranges) = ranges {
+            self.later = None;
             self.take_back(area, &ranges);
         }
+        ranges.is_some()
     }
 
     /// Takes a range from a growing source: returns whether the caller will map it, or else maps it at once.
@@ -154,20 +160,21 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         // Room in the growth, and records for all that it needs.
         let may = self.later.is_some_and(|ranges| ranges.count < RANGES) && self.ranges[area].slots_left() >= 2 + SLOTS;
         match if may { self.source.map_later(region, offset, bytes) } else { Err(SourceError::Unsupported) } {
+            // Until what waits is hidden, the source makes no call that might end in a panic.
+            Err(SourceError::Unsupported) if self.slots_for_later() > 0 => Err(SourceError::Unsupported),
             Err(SourceError::Unsupported) => self.source.map(region, offset, bytes).map(|()| false),
             taken => taken.map(|()| true),
         }
     }
 
-    /// Makes the free memory on either side of a block live, if it touches a range that is not mapped.
+    /// Makes free memory on either side of a block live, as far as ranges reach that are not mapped.
     fn hide(&mut self, block: &Block, area: usize, ranges: &LaterRanges) -> [Option<Block>; 2] {
         let range = &mut self.ranges[area];
-        let beside = range.gaps_beside(block);
-        beside.map(|extent| {
-            let extent = extent.filter(|extent| ranges.touch(extent))?;
-            // Never refused: `map_now_or_later` left records for both sides.
-            range.hide(&extent, block).ok()
-        })
+        let [before, behind] = range.gaps_beside(block);
+        let before = before.and_then(|gap| Some((gap, ranges.reach(&gap)?.0, gap.end())));
+        let behind = behind.and_then(|gap| Some((gap, gap.start, ranges.reach(&gap)?.1)));
+        // Never refused: `map_now_or_later` left records for both sides.
+        [before, behind].map(|part| part.and_then(|(gap, from, to)| range.hide(&gap, from, to - from, block).ok()))
     }
 
     fn reveal(&mut self, growth: &Growth) {

@@ -343,7 +343,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
             in_use: t.in_use,
             peak_in_use: t.peak_in_use,
             requested: t.in_use,
-            pooled: small.in_use + large.in_use - t.in_use,
+            pooled: small.in_use + large.in_use - t.in_use - t.growing,
             largest_free: small.largest_free.max(large.largest_free),
             metadata: small.metadata + large.metadata + self.cache.bytes() + lent,
             live_blocks: t.live_blocks,

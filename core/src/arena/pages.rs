@@ -58,9 +58,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let before = self.reserved();
         if let Err(error) = self.back_plan(area, &plan, size, page) {
             // The plan has several holes, and the source refused one of them.
-            self.take_back_plan(area);
+            let waited = self.take_back_plan(area);
             self.unmap_plan(area, &plan, self.reserved().saturating_sub(before));
-            return Err(self.source_error(error, request));
+            return if waited { self.grow_pages(request) } else { Err(self.source_error(error, request)) };
         }
         let range = &mut self.ranges[area];
         let around = |gap: &RangeExtent| gap.start <= plan.start && plan.start < gap.end();
@@ -73,7 +73,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// gaps elsewhere (or maps them too, if no more can be moved).
     fn back_plan(&mut self, area: usize, plan: &GrowthPlan, size: u64, page: u64) -> Result<(), SourceError> {
         let unmoved = self.left_below(self.settings.move_above);
-        let fresh = self.growth_budget(self.counters.in_use + size).max(unmoved).min(plan.missing) & !(page - 1);
+        let fresh = self.growth_budget(size).max(unmoved).min(plan.missing) & !(page - 1);
         let mut to_move = plan.missing - fresh;
         let end = plan.start + size;
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
@@ -102,11 +102,14 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Bytes that a call which maps `from..to`, for a block of `size` bytes, maps from `from` on: pages ahead of later requests too.
     fn ahead(&self, area: usize, size: u64, from: u64, to: u64) -> u64 {
+        if self.counters.growing > 0 {
+            return 0; // the growths under way map ahead, each for all
+        }
         let upto = |multiple: u64, origin: u64, budget: u64| {
             let past = to.saturating_sub(origin).checked_next_multiple_of(multiple.max(1));
             past.map(|past| origin + past - from).filter(|bytes| *bytes <= budget).unwrap_or(0)
         };
-        let budget = self.growth_budget(self.counters.in_use + size);
+        let budget = self.growth_budget(size);
         let part = if self.settings.slack_grows() { budget / AHEAD } else { 0 };
         let ample = if area == SMALL { AMPLE_SMALL * self.source.page_bytes() } else { self.settings.ample_multiple };
         // From the area's start, so that a program grows alike wherever the driver reserved the space.
@@ -126,10 +129,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         share.saturating_sub(self.reserved())
     }
 
-    /// Number of bytes that may still be taken from the source: up to the peak in use (at least `wanted`) plus slack.
+    /// Number of bytes that may still be taken from the source, for a block of `size` bytes: up to the peak in use plus slack.
     /// The slack grows with the calls to the source, by a permille for every [`CALLS_A_PERMILLE`].
-    fn growth_budget(&self, wanted: u64) -> u64 {
-        let wanted = self.counters.peak_in_use.max(wanted);
+    fn growth_budget(&self, size: u64) -> u64 {
+        let wanted = self.counters.peak_in_use.max(self.counters.in_use + self.counters.growing + size);
         let earned = self.source.usage().calls / CALLS_A_PERMILLE;
         let slack = u64::from(self.settings.slack);
         let slack = slack.saturating_add(earned).min(slack.max(self.settings.max_slack.into()));
@@ -167,7 +170,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         page: u64,
     ) -> Result<u64, SourceError> {
         let Some((region, _)) = self.space else { return Ok(0) };
-        if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2 + self.slots_for_later()) {
+        if self.slots_for_later() > 0 {
+            return Err(SourceError::Unsupported); // see `map_now_or_later`
+        }
+        if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2) {
             return Ok(0);
         }
         let Some((from_area, gap, from, bytes)) = self.find_handles(plan, most, hole.end() - to, page) else {

@@ -223,13 +223,19 @@ impl<S: Slots, I: Index> Range<S, I> {
         Ok(self.cut(free.record, new, front, size))
     }
 
-    /// Makes a gap live for a while, under the ticket of a live block: blocks allocated later have the tickets that they would have
-    /// had. Caller must give its handle to no user.
+    /// Makes `bytes` bytes at `start` in a gap live for a while, under the ticket of a live block: blocks allocated later have the
+    /// tickets that they would have had. Caller must give its handle to no user.
     ///
     /// # Errors
     /// As for [`claim`](Self::claim).
-    pub(crate) fn hide(&mut self, gap: &RangeExtent, block: &Block) -> Result<Block, AllocError> {
-        let hidden = Block { ticket: block.ticket, ..self.claim(gap, gap.start, gap.bytes)? };
+    pub(crate) fn hide(
+        &mut self,
+        gap: &RangeExtent,
+        start: u64,
+        bytes: u64,
+        block: &Block,
+    ) -> Result<Block, AllocError> {
+        let hidden = Block { ticket: block.ticket, ..self.claim(gap, start, bytes)? };
         self.ticket -= self.step;
         self.slots.slot_mut(hidden.slot).name = Slot::name_of(SlotState::Live, hidden.ticket);
         Ok(hidden)

@@ -88,12 +88,14 @@ fn what_the_driver_refuses_leaves_nothing() {
     }
     let before = device.stats().pool;
     let calls = session.calls(None);
+    // More than was ever reserved.
     (1..=200).for_each(|nth| session.fail("cuMemCreate", nth, 2));
-    let refused = device.allocate(&stream, 40 * MIB).expect_err("the driver has no memory");
+    let refused = device.allocate(&stream, 140 * MIB).expect_err("the driver has no memory");
     session.fail("*", 0, 0);
     assert!(matches!(refused, DeviceError::OutOfMemory(_)), "{refused}");
     let after = device.stats().pool;
-    assert_eq!((after.reserved, after.in_use, after.peak_in_use), (0, 0, before.peak_in_use));
+    assert_eq!((after.reserved, after.in_use, after.pooled), (0, 0, 0));
+    assert_eq!((after.peak_reserved, after.peak_in_use), (before.peak_reserved, before.peak_in_use));
     assert!(after.source_calls > before.source_calls && session.calls(None) > calls, "calls that failed count too");
     device.check().expect("every invariant holds");
 }

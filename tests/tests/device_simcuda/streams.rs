@@ -2,7 +2,7 @@
 
 use super::{open, small};
 pub use cudarc_free::raw;
-use terrace_device::{Device, RawStream, Stream};
+use terrace_device::{Device, DeviceOptions, RawStream, Stream};
 use terrace_tests::simcuda::{Session, Simulator};
 
 /// Calls of the driver that a program makes itself.
@@ -118,6 +118,35 @@ fn wrapped_memory_of_an_idle_stream_goes_back_at_once() {
     stream.synchronize().expect("done");
     drop(wrapped);
     assert_eq!(released.try_recv(), Ok((inner.address(), 4096)));
+}
+
+/// A release that an allocation calls may itself ask for more than there is, while that allocation's pages are mapped.
+#[test]
+fn a_release_may_allocate_while_its_caller_grows() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, DeviceOptions { capacity: 64 << 20, ..small() }).expect("a device");
+    let [stream, other] = [(); 2].map(|()| device.stream().expect("a stream"));
+    let inner = device.allocate(&stream, 1 << 20).expect("a block");
+    let (said, heard) = std::sync::mpsc::channel();
+    let (asking, again, refused) = (device.clone(), other.clone(), said.clone());
+    let release = Box::new(move |_, _| refused.send(asking.allocate(&again, 60 << 20).is_err()).expect("heard"));
+    // SAFETY: the range is a live block of this device, which outlives the wrapped one.
+    let mut wrapped = unsafe { device.wrap(&stream, inner.address(), 4096, Some(release)) }.expect("wrapped");
+    session.hold();
+    wrapped.fill(0, 4096, 1).expect("queued");
+    drop(wrapped);
+    session.release();
+    stream.synchronize().expect("done");
+    let (growing, there) = (device.clone(), other.clone());
+    let thread = std::thread::spawn(move || said.send(growing.allocate(&there, 20 << 20).is_ok()).expect("heard"));
+    let wait = std::time::Duration::from_secs(60);
+    assert_eq!(
+        [heard.recv_timeout(wait), heard.recv_timeout(wait)],
+        [Ok(true), Ok(true)],
+        "neither waits for the other"
+    );
+    thread.join().expect("no panic");
+    drop(inner);
 }
 
 /// Streams that somebody else made; destroyed behind our back, they cost a wait and no more.

@@ -85,16 +85,20 @@ impl<B: Backend> DevicePool<B> {
         // Memory that other streams are done with is preferred to fresh memory.
         inner.take_recent();
         inner.sweep();
-        let mut waited = false;
+        let (mut waited, mut growths) = (false, None);
         loop {
             let route = home.route();
             let place = if route == NO_ROUTE { BlockOrigin::Pool } else { BlockOrigin::Graph(route) };
             let mut served;
             (inner, served) = self.attempt(inner, place, request);
             if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.growing > 0 {
-                // What others map may have room for this request, or go back.
-                inner = self.wait_for_growths(inner);
-                continue;
+                // What others map may have room for this request, or go back. Those that begin later need not be waited for.
+                let left = growths.get_or_insert(inner.growing);
+                if *left > 0 {
+                    *left -= 1;
+                    inner = self.wait_for_growth(inner);
+                    continue;
+                }
             }
             if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 if !waited && !inner.held.is_empty() {

@@ -12,7 +12,7 @@
 use super::{DevicePool, PoolState};
 use crate::backend::Backend;
 use crate::source::{BackendContext, MapDone, MapJob};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Condvar, MutexGuard, PoisonError};
 use terrace_core::{AllocError, Allocator, Block, Request};
 
 /// A growth under way; when dropped by a panic of the backend, others do not wait for it any more.
@@ -20,8 +20,7 @@ struct Underway<'a, B: Backend>(&'a DevicePool<B>);
 
 impl<B: Backend> Drop for Underway<'_, B> {
     fn drop(&mut self) {
-        self.0.inner().growing -= 1;
-        self.0.grown.notify_all();
+        self.0.inner().end_growth(&self.0.grown);
     }
 }
 
@@ -32,6 +31,10 @@ impl<B: Backend> DevicePool<B> {
         mut inner: MutexGuard<'a, PoolState<B>>,
         request: Request,
     ) -> (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>) {
+        if inner.sharing > 0 {
+            let served = inner.arena.allocate(request);
+            return (inner, served);
+        }
         let growth = match inner.arena.allocate_later(request) {
             Ok(Err(growth)) => growth,
             Ok(Ok(block)) => return (inner, Ok(block)),
@@ -39,13 +42,13 @@ impl<B: Backend> DevicePool<B> {
         };
         let jobs: Vec<MapJob> = growth.ranges().filter_map(|(start, _)| inner.arena.source().job(start)).collect();
         inner.growing += 1;
-        self.unlock(inner);
+        // Not `unlock`: the callbacks that it makes may wait for growths, and for this one too.
+        drop(inner);
         let underway = Underway(self);
         let mapped = map_all(&jobs, &self.context, self.options.zero_fresh);
         let mut inner = self.inner();
         std::mem::forget(underway);
-        inner.growing -= 1;
-        self.grown.notify_all();
+        inner.end_growth(&self.grown);
         let served = match mapped {
             Ok(done) => {
                 inner.arena.source_mut().mapped_later(done);
@@ -60,15 +63,31 @@ impl<B: Backend> DevicePool<B> {
         (inner, served)
     }
 
-    /// Waits until no growth is under way.
-    pub(super) fn wait_for_growths<'a>(
+    /// Waits until a growth ends, if any is under way.
+    pub(super) fn wait_for_growth<'a>(&'a self, inner: MutexGuard<'a, PoolState<B>>) -> MutexGuard<'a, PoolState<B>> {
+        let ended = inner.ended;
+        let waits = |inner: &mut PoolState<B>| inner.growing > 0 && inner.ended == ended;
+        self.grown.wait_while(inner, waits).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no growth is under way; none begins meanwhile.
+    pub(super) fn wait_for_all_growths<'a>(
         &'a self,
         mut inner: MutexGuard<'a, PoolState<B>>,
     ) -> MutexGuard<'a, PoolState<B>> {
-        while inner.growing > 0 {
-            inner = self.grown.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
+        inner.sharing += 1;
+        let waited = self.grown.wait_while(inner, |inner| inner.growing > 0);
+        let mut inner = waited.unwrap_or_else(PoisonError::into_inner);
+        inner.sharing -= 1;
         inner
+    }
+}
+
+impl<B: Backend> PoolState<B> {
+    fn end_growth(&mut self, grown: &Condvar) {
+        self.growing -= 1;
+        self.ended += 1;
+        grown.notify_all();
     }
 }
 

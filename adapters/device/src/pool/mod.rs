@@ -88,6 +88,10 @@ struct PoolState<B: Backend> {
     parting: Vec<Arc<StreamCore>>,
     /// Number of growths of the arena whose pages are being mapped without the lock.
     growing: u32,
+    /// Number of growths that have ended.
+    ended: u64,
+    /// Number of threads that wait for all growths to end: meanwhile none begins.
+    sharing: u32,
     /// Number of frees since fences were last polled.
     frees: u32,
     /// Number of cache hits of streams that are closed by now.

@@ -32,7 +32,8 @@ impl<B: Backend> DevicePool<B> {
         let (backend, health) = (Arc::new(backend), Arc::new(DeviceHealth::new()));
         let min_free = min_free(backend.description(), &options);
         let fences = Fences::new(Arc::clone(&backend), Arc::clone(&health));
-        let context = BackendContext { backend, fences: fences.clone(), health, min_free };
+        let affording = Arc::default();
+        let context = BackendContext { backend, fences: fences.clone(), health, min_free, affording };
         let arena = arena(&context, &options).map_err(|fault| {
             let device = context.backend.description().name.clone();
             DeviceError::Driver { device, fault }
@@ -52,6 +53,8 @@ impl<B: Backend> DevicePool<B> {
             released: Vec::new(),
             parting: Vec::new(),
             growing: 0,
+            ended: 0,
+            sharing: 0,
             frees: 0,
             failed: 0,
             fallbacks: 0,

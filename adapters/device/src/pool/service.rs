@@ -302,7 +302,7 @@ impl<B: Backend> Service for DevicePool<B> {
     fn share(&self, ordinal: u32) -> Result<(), DeviceError> {
         self.usable()?;
         // What is being mapped is not open to that device.
-        let mut inner = self.wait_for_growths(self.inner());
+        let mut inner = self.wait_for_all_growths(self.inner());
         inner.arena.source_mut().share(ordinal).map_err(|fault| self.driver(fault))
     }
 

@@ -110,8 +110,11 @@ impl MapJob {
     /// The number of driver calls, if one was refused: nothing is mapped then.
     pub(crate) fn run<B: Backend>(&self, context: &BackendContext<B>, zero: bool) -> Result<MapDone, u64> {
         let mut mapper = Mapper { context, page: self.page, peers: &self.peers, calls: 0 };
-        context.afford(self.bytes).map_err(|_| 0_u64)?;
-        let Ok(handles) = mapper.create(self.bytes, self.most) else { return Err(mapper.calls) };
+        context.health.check().map_err(|_| 0_u64)?;
+        let made = context.afford(self.bytes, || mapper.create(self.bytes, self.most));
+        let Ok(Ok(handles)) = made.map(|made| made.map_err(|fault| context.health.note(fault))) else {
+            return Err(mapper.calls);
+        };
         let ready = mapper.put(self.start, &handles).and_then(|()| {
             // SAFETY: mapped in the line above, and not used yet.
             let zeroed = if zero { unsafe { context.zero(self.start, self.bytes) } } else { Ok(()) };

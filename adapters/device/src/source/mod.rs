@@ -17,7 +17,7 @@ use crate::capability::Capabilities;
 use crate::fault::Fault;
 use crate::fences::Fences;
 use crate::health::{DeviceHealth, insist};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 
 /// What both kinds of source use.
@@ -27,25 +27,34 @@ pub(crate) struct BackendContext<B: Backend> {
     pub(crate) health: Arc<DeviceHealth>,
     /// Bytes of free memory to leave to other users, where the device shares the host's memory.
     pub(crate) min_free: u64,
+    /// Held from the look at that memory until what it was for is taken.
+    pub(crate) affording: Arc<Mutex<()>>,
 }
 
 impl<B: Backend> Clone for BackendContext<B> {
     fn clone(&self) -> Self {
-        let Self { backend, fences, health, min_free } = self;
-        Self { backend: Arc::clone(backend), fences: fences.clone(), health: Arc::clone(health), min_free: *min_free }
+        let Self { backend, fences, health, min_free, affording } = self;
+        Self {
+            backend: Arc::clone(backend),
+            fences: fences.clone(),
+            health: Arc::clone(health),
+            min_free: *min_free,
+            affording: Arc::clone(affording),
+        }
     }
 }
 
 impl<B: Backend> BackendContext<B> {
-    /// Fails if the machine has too little free memory. Where device and host share memory, the driver hands out more
-    /// than there is, and the system then kills a process.
-    fn afford(&self, bytes: u64) -> Result<(), SourceError> {
+    /// Takes `bytes` bytes by `take`; fails if the machine has too little free memory. Where device and host share memory, the driver
+    /// hands out more than there is, and the system then kills a process.
+    fn afford<R>(&self, bytes: u64, take: impl FnOnce() -> R) -> Result<R, SourceError> {
         if !self.backend.description().capabilities.contains(Capabilities::FREE_IS_AVAILABLE) {
-            return Ok(());
+            return Ok(take());
         }
+        let _turn = self.affording.lock().unwrap_or_else(PoisonError::into_inner);
         let free = self.backend.memory().map_err(|fault| self.health.note(fault))?.free;
         let available = free.saturating_sub(self.min_free);
-        if bytes <= available { Ok(()) } else { Err(SourceError::OutOfMemory { available }) }
+        if bytes <= available { Ok(take()) } else { Err(SourceError::OutOfMemory { available }) }
     }
 
     /// Fills fresh memory with zeros and waits, on a new stream, since the default stream synchronises with other

@@ -11,7 +11,7 @@
 //! [`allow`](Backend::allow), [`unmap`](Backend::unmap), [`release_handle`](Backend::release_handle).
 
 use super::handles::{MapDone, MapJob, Mapped, Mapper};
-use super::{BackendContext, give, left};
+use super::{BackendContext, left};
 use crate::backend::Backend;
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
@@ -143,8 +143,15 @@ impl<B: Backend> MappedPages<B> {
     pub(super) fn mapped_later(&mut self, done: MapDone) {
         self.later.remove(&done.start);
         self.remember(done.start, &done.handles);
-        self.usage.handles += done.handles.len() as u64;
         self.usage.calls += done.calls;
+        self.count_mapped(done.handles.len());
+    }
+
+    /// Counts handles that were mapped. What is to be mapped later has no part in the peak: it may be cancelled.
+    fn count_mapped(&mut self, handles: usize) {
+        let later: u64 = self.later.values().map(|(bytes, _)| bytes).sum();
+        self.usage.handles += handles as u64;
+        self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved - later);
     }
 
     /// Most bytes of a handle: as large as the moment allows.
@@ -250,15 +257,16 @@ impl<B: Backend> Source for MappedPages<B> {
             return Err(SourceError::OutOfMemory { available });
         }
         self.context.health.check().map_err(|fault| self.refused(fault))?;
-        self.context.afford(bytes)?;
         let most = self.most();
-        let handles = self.call(|mapper| {
-            let handles = mapper.create(bytes, most)?;
-            mapper.put(start, &handles).inspect_err(|_| mapper.release(&handles)).map(|()| handles)
-        });
-        let handles = handles.map_err(|fault| self.refused(fault))?;
+        let made = self.call(|mapper| mapper.context.afford(bytes, || mapper.create(bytes, most)))?;
+        let handles = made.map_err(|fault| self.refused(fault))?;
+        if let Err(fault) = self.call(|mapper| mapper.put(start, &handles)) {
+            self.call(|mapper| mapper.release(&handles));
+            return Err(self.refused(fault));
+        }
         self.remember(start, &handles);
-        give(&mut self.usage, bytes, handles.len() as u64);
+        self.usage.reserved += bytes;
+        self.count_mapped(handles.len());
         Ok(())
     }
 
@@ -270,7 +278,7 @@ impl<B: Backend> Source for MappedPages<B> {
         }
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         self.later.insert(start, (bytes, self.most()));
-        give(&mut self.usage, bytes, 0);
+        self.usage.reserved += bytes;
         Ok(())
     }
 

@@ -62,8 +62,8 @@ impl<B: Backend> Source for Regions<B> {
             return Err(SourceError::OutOfMemory { available });
         }
         self.context.health.check().map_err(|fault| self.refused(fault))?;
-        self.context.afford(bytes)?;
-        let base = self.context.backend.take(self.kind, bytes).map_err(|fault| self.refused(fault))?;
+        let taken = self.context.afford(bytes, || self.context.backend.take(self.kind, bytes))?;
+        let base = taken.map_err(|fault| self.refused(fault))?;
         let region = Region { id: self.next, base, bytes };
         self.next += 1;
         self.out.insert(region.id, region);
