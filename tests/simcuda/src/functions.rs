@@ -48,7 +48,7 @@ functions! {
     2010:
         cuModuleLoadDataEx;
     2020:
-        cuDriverGetVersion cuMemHostAlloc;
+        cuDriverGetVersion cuMemHostAlloc cuFuncGetAttribute;
     2030:
         cuMemHostGetFlags;
     3010:
@@ -87,7 +87,7 @@ functions! {
         cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemGetAccess
         cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle;
     11000:
-        cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2
+        cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2 cuFuncGetModule
         cuMemRetainAllocationHandle;
     11010:
         cuEventRecordWithFlags;
@@ -99,9 +99,11 @@ functions! {
         cuGetProcAddress cuStreamGetCaptureInfo_v2;
     11040:
         cuDeviceGetUuid_v2 cuGraphInstantiateWithFlags cuCtxCreate_v3;
+    11060:
+        cuLaunchKernelEx;
     12000:
         cuGetProcAddress_v2 cuStreamGetId cuCtxGetId cuLibraryLoadData cuLibraryUnload cuLibraryGetKernel
-        cuLibraryGetModule cuKernelGetFunction;
+        cuLibraryGetModule cuKernelGetFunction cuKernelGetAttribute;
     12020:
         cuMemPrefetchAsync_v2 cuMemAdvise_v2;
     12030:

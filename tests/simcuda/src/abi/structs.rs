@@ -128,3 +128,19 @@ pub struct PlaneCopy {
     /// Rows.
     pub height: usize,
 }
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchConfig {
+    /// Blocks of the grid, and threads of a block, along x, y and z.
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared: c_uint,
+    /// Where it runs.
+    pub stream: u64,
+    /// Attributes, which change nothing here.
+    pub attributes: u64,
+    pub count: c_uint,
+}

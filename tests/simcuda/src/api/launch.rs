@@ -1,15 +1,17 @@
-//! Modules and launches. A module in PTX, which is text, has the kernels that its text names; any other image has all.
+//! Modules and launches. PTX, which is text, and machine code have the kernels that they name; any other image has all that are known
+//! here.
 
-use super::{ptx, valid};
+use super::{cubin, ptx, valid};
 use crate::abi::codes::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_PERMITTED};
-use crate::abi::{In, Out, Outcome, Text, c_uint};
+use crate::abi::{In, LaunchConfig, Out, Outcome, Text, c_uint};
 use crate::gate::exports;
+use crate::machine::context::Here;
 use crate::machine::{Fault, Module, ModuleImage, World};
 use crate::streams::KERNELS;
-use crate::streams::kernels::Arguments;
+use crate::streams::kernels::{Arguments, foreign};
 
 exports! {
-    /// PTX is looked at; any other image will do, and has all known kernels.
+    /// PTX and machine code are looked at; any other image will do, and has all known kernels.
     Context fn cuModuleLoadData(world, here, module: Out<u64>, image: In<u8>) {
         load(world, here.context, module, image)
     }
@@ -46,20 +48,46 @@ exports! {
         world, here, function: u64, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
         block_z: c_uint, shared: c_uint, stream: u64, arguments: In<In<u8>>, extra: In<u8>,
     ) {
-        let of_library = || world.kernels.get(function).map(|kernel| kernel.kernel);
-        let Some(kernel) = world.functions.get(function).map(|(kernel, _)| *kernel).or_else(of_library) else {
-            let text = format!("cuLaunchKernel of {}", world.functions.fate(function));
-            world.report.add(Fault::BadHandle, text);
-            return Err(INVALID_HANDLE);
+        let size = LaunchConfig {
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            shared,
+            stream,
+            attributes: 0,
+            count: 0,
         };
-        valid([grid_x, grid_y, grid_z, block_x, block_y, block_z].iter().all(|size| *size > 0))?;
-        let threads = [block_x, block_y, block_z].iter().map(|size| u64::from(*size)).product::<u64>();
-        valid(threads <= 1024 && extra.is_null())?;
-        let lane = world.lane_here(here, stream, "cuLaunchKernel")?;
-        let (name, _, read) = KERNELS[kernel];
-        let node = read(name, Arguments(arguments))?;
-        world.submit(lane, node).map(drop)
+        launch(world, here, size, function, arguments, extra, "cuLaunchKernel")
     }
+
+    /// As above; attributes change nothing.
+    Context fn cuLaunchKernelEx(
+        world, here, config: In<LaunchConfig>, function: u64, arguments: In<In<u8>>, extra: In<u8>,
+    ) {
+        launch(world, here, config.get()?, function, arguments, extra, "cuLaunchKernelEx")
+    }
+}
+
+fn launch(
+    world: &mut World,
+    here: Here,
+    config: LaunchConfig,
+    function: u64,
+    arguments: In<In<u8>>,
+    extra: In<u8>,
+    call: &str,
+) -> Outcome {
+    let of_library = || world.kernels.get(function).map(|kernel| kernel.kernel);
+    let Some(kernel) = world.functions.get(function).map(|(kernel, _)| *kernel).or_else(of_library) else {
+        let text = format!("{call} of {}", world.functions.fate(function));
+        world.report.add(Fault::BadHandle, text);
+        return Err(INVALID_HANDLE);
+    };
+    valid(config.grid.iter().chain(&config.block).all(|size| *size > 0))?;
+    let threads = config.block.iter().map(|size| u64::from(*size)).product::<u64>();
+    valid(threads <= 1024 && extra.is_null())?;
+    let lane = world.lane_here(here, config.stream, call)?;
+    let node = KERNELS.get(kernel).map_or_else(foreign, |(name, _, read)| read(name, Arguments(arguments)))?;
+    world.submit(lane, node).map(drop)
 }
 
 fn load(world: &mut World, context: u64, module: Out<u64>, image: In<u8>) -> Outcome {
@@ -73,7 +101,8 @@ fn load(world: &mut World, context: u64, module: Out<u64>, image: In<u8>) -> Out
 
 /// What an image has. PTX that the driver would not take is refused; so is null.
 pub(super) fn read_image(image: In<u8>) -> Outcome<ModuleImage> {
-    ptx::kernels(image).map(ModuleImage)
+    let named = ptx::kernels(image)?;
+    Ok(ModuleImage(if named.is_some() { named } else { cubin::kernels(image)? }))
 }
 
 fn find(world: &mut World, module: u64, call: &str) -> Outcome {

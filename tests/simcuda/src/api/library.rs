@@ -95,7 +95,7 @@ fn find(world: &mut World, library: u64, call: &str) -> Outcome {
     Err(INVALID_HANDLE)
 }
 
-fn kernel_at(world: &mut World, kernel: u64, call: &str) -> Outcome<LibraryKernel> {
+pub(super) fn kernel_at(world: &mut World, kernel: u64, call: &str) -> Outcome<LibraryKernel> {
     if let Some(found) = world.kernels.get(kernel) {
         return Ok(*found);
     }

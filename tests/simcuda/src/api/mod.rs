@@ -6,8 +6,10 @@
 mod capture;
 mod context;
 mod copy;
+mod cubin;
 mod device;
 mod event;
+mod function;
 mod host;
 mod launch;
 mod library;
@@ -31,6 +33,7 @@ use context::{offered, valid};
 pub use copy::*;
 pub use device::*;
 pub use event::*;
+pub use function::*;
 pub use host::*;
 pub use launch::*;
 pub use library::*;

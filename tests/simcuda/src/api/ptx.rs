@@ -32,12 +32,14 @@ pub fn names(text: &str) -> Outcome<Vec<String>> {
 
 /// The name in a kernel's head, from behind `.entry` on.
 fn head(text: &str) -> Outcome<String> {
-    let (name, rest) = text.split_once('(').ok_or(INVALID_PTX)?;
+    let (name, rest) = text.split_once(['(', '{', '.']).ok_or(INVALID_PTX)?;
+    let Some((_, expected, _)) = KERNELS.iter().find(|(known, ..)| *known == name.trim()) else {
+        return Ok(name.trim().into());
+    };
     let (parameters, _) = rest.split_once(')').ok_or(INVALID_PTX)?;
     let sizes: Vec<u64> =
         parameters.split(',').filter(|one| !one.trim().is_empty()).map(size).collect::<Outcome<_>>()?;
-    let known = KERNELS.iter().find(|(known, ..)| *known == name.trim());
-    if known.is_some_and(|(_, expected, _)| *expected != sizes) { Err(INVALID_PTX) } else { Ok(name.trim().into()) }
+    if *expected == sizes { Ok(name.trim().into()) } else { Err(INVALID_PTX) }
 }
 
 /// Bytes of a parameter: `.param .u64 name`.

@@ -1,24 +1,30 @@
-//! Modules, and libraries that contexts get modules of.
+//! Modules, and libraries that contexts get modules of. Kernels that are not known here have names and do nothing.
 
 use crate::streams::KERNELS;
 
 /// The code that a program loads.
 #[derive(Clone)]
 pub struct ModuleImage(
-    /// The kernels that its text names; `None` where the image is no text, and has all.
+    /// The kernels that it names; `None` where it is neither text nor machine code, and has all that are known here.
     pub Option<Vec<String>>,
 );
 
 impl ModuleImage {
-    /// The number of a known kernel of this name, where the image has it.
+    /// The number of a kernel, where the image has it: of a known one its place in [`KERNELS`], of others from its length on their
+    /// place in the image.
     pub fn find(&self, name: &str) -> Option<usize> {
-        let has = self.0.as_ref().is_none_or(|kernels| kernels.iter().any(|kernel| kernel == name));
-        KERNELS.iter().position(|(known, ..)| *known == name).filter(|_| has)
+        let known = KERNELS.iter().position(|(known, ..)| *known == name);
+        let Some(names) = &self.0 else { return known };
+        let at = names.iter().position(|named| named == name)?;
+        Some(known.unwrap_or(KERNELS.len() + at))
     }
 
-    /// Numbers of all known kernels that the image has.
+    /// Numbers of all kernels that the image has.
     pub fn all(&self) -> Vec<usize> {
-        KERNELS.iter().filter_map(|(name, ..)| self.find(name)).collect()
+        match &self.0 {
+            Some(names) => names.iter().filter_map(|name| self.find(name)).collect(),
+            None => (0..KERNELS.len()).collect(),
+        }
     }
 }
 

@@ -89,6 +89,11 @@ fn fault(name: &'static str, _: Arguments) -> Outcome<Node> {
     node(name, Vec::new(), Work::Fault(ILLEGAL_ADDRESS))
 }
 
+/// A kernel that is not known here: it touches nothing and does nothing.
+pub fn foreign() -> Outcome<Node> {
+    node("a kernel of other code", Vec::new(), Work::Spin(Duration::ZERO))
+}
+
 /// Bytes of so many words.
 fn words(count: u64) -> u64 {
     count.saturating_mul(4)

@@ -11,6 +11,7 @@ pub type Done<T = ()> = Result<T, i32>;
 
 /// Error codes, named as in `cuda.h`.
 pub const INVALID_VALUE: i32 = 1;
+pub const INVALID_IMAGE: i32 = 200;
 pub const OUT_OF_MEMORY: i32 = 2;
 pub const NOT_INITIALIZED: i32 = 3;
 pub const NO_DEVICE: i32 = 100;

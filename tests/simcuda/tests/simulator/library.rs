@@ -37,7 +37,7 @@ fn a_kernel_of_a_library_is_a_function_of_the_context() {
     let library = load(TEXT).expect("a text");
     let kernel = kernel_in(library, "fill_u32").expect("the text names it");
     assert_eq!(kernel_in(library, "fill_u32"), Ok(kernel), "the same again");
-    assert_eq!((kernel_in(library, "sum_u32"), kernel_in(library, "strange")), (Err(NOT_FOUND), Err(NOT_FOUND)));
+    assert_eq!(kernel_in(library, "sum_u32"), Err(NOT_FOUND));
     let filling = function(kernel).expect("a context");
     assert_eq!((function(kernel), make!(cuKernelGetLibrary -> u64; kernel => u64)), (Ok(filling), Ok(library)));
     let block = alloc(8).expect("memory");
@@ -48,20 +48,95 @@ fn a_kernel_of_a_library_is_a_function_of_the_context() {
 }
 
 #[test]
-fn a_library_counts_and_lists_the_kernels_that_run_here() {
+fn a_library_counts_and_lists_its_kernels() {
     let _machine = Machine::discrete();
     let (text, any) = (load(TEXT).expect("a text"), load("image").expect("anything else"));
     let count = |library: u64| make!(cuLibraryGetKernelCount -> c_uint; library => u64);
-    assert_eq!((count(text), count(any)), (Ok(2), Ok(7)));
-    let mut kernels = [0_u64; 3];
+    assert_eq!((count(text), count(any)), (Ok(3), Ok(7)));
+    let mut kernels = [0_u64; 4];
     let mut list = |room: c_uint| {
-        kernels = [0; 3];
+        kernels = [0; 4];
         call!(cuLibraryEnumerateKernels(kernels.as_mut_ptr() => *mut u64, room => c_uint, text => u64))
             .map(|()| kernels)
     };
-    let both = [kernel_in(text, "fill_u32").expect("named"), kernel_in(text, "fault").expect("named"), 0];
-    assert_eq!((list(3), list(1)), (Ok(both), Ok([both[0], 0, 0])));
+    let [fill, fault, strange] = ["fill_u32", "fault", "strange"].map(|name| kernel_in(text, name).expect("named"));
+    assert_eq!((list(4), list(1)), (Ok([fill, fault, strange, 0]), Ok([fill, 0, 0, 0])));
     unload_library(text).and(unload_library(any)).expect("libraries");
+}
+
+/// Machine code of two kernels, as far as it is looked at: an ELF file with sections and their names, and no code.
+fn cubin(kernels: [&str; 2]) -> Vec<u8> {
+    const HEADER: usize = 64;
+    let names = format!("\0.shstrtab\0.text.{}\0.text.{}\0", kernels[0], kernels[1]);
+    let mut file = vec![0; HEADER];
+    file[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
+    let table = HEADER + names.len();
+    file[0x28..0x30].copy_from_slice(&(table as u64).to_ne_bytes());
+    [HEADER as u16, 4, 1].iter().zip([0x3a, 0x3c, 0x3e]).for_each(|(value, at)| {
+        file[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+    });
+    file.extend(names.as_bytes());
+    let at = |name: &str| names.find(name).expect("a name") as u32;
+    for name in [0, 1, at(".text."), at(&format!(".text.{}", kernels[1]))] {
+        let mut section = [0; HEADER];
+        section[..4].copy_from_slice(&name.to_ne_bytes());
+        section[0x18..0x20].copy_from_slice(&(HEADER as u64).to_ne_bytes());
+        file.extend(section);
+    }
+    file
+}
+
+/// Kernels that the simulator does not know have names and figures, and do nothing; those that it knows do what they do.
+#[test]
+fn machine_code_has_the_kernels_that_it_names() {
+    let _machine = Machine::discrete();
+    let load = |image: &[u8]| {
+        make!(cuLibraryLoadData -> u64; image.as_ptr() => *const u8, 0 => usize, 0 => usize, 0 => c_uint, 0 => usize,
+            0 => usize, 0 => c_uint)
+    };
+    let image = cubin(["fill_u32", "_Z7strangef"]);
+    let library = load(&image).expect("machine code");
+    let [fill, strange] = ["fill_u32", "_Z7strangef"].map(|name| kernel_in(library, name).expect("named"));
+    assert_eq!(kernel_in(library, "sum_u32"), Err(NOT_FOUND), "not named");
+    assert_eq!(make!(cuLibraryGetKernelCount -> c_uint; library => u64), Ok(2));
+    let block = alloc(4).expect("memory");
+    launch(fill, 0, &[block, 7, 1]).expect("known");
+    launch(strange, 0, &[block, 9]).expect("unknown: it does nothing");
+    assert_eq!(download(block, 4), Ok(7_u32.to_ne_bytes().to_vec()));
+    let mut broken = image.clone();
+    broken[0x3e] = 9;
+    assert_eq!(load(&broken), Err(INVALID_IMAGE), "names beyond the last section");
+    free(block).and(unload_library(library)).expect("all live");
+}
+
+/// Figures of functions and kernels, and a launch by a structure.
+#[test]
+fn functions_have_figures_and_a_module() {
+    let machine = Machine::discrete();
+    let library = load(TEXT).expect("a text");
+    let kernel = kernel_in(library, "fill_u32").expect("named");
+    let filling = function(kernel).expect("a context");
+    let of_function = |attribute: c_int| make!(cuFuncGetAttribute -> c_int; attribute => c_int, filling => u64);
+    let of_kernel = |attribute: c_int, device: c_int| make!(cuKernelGetAttribute -> c_int; attribute => c_int, kernel => u64, device => c_int);
+    assert_eq!((of_function(0), of_kernel(0, 0), of_kernel(4, 0)), (Ok(1024), Ok(1024), Ok(32)));
+    assert_eq!((of_function(99), of_kernel(-1, 0)), (Err(INVALID_VALUE), Err(INVALID_VALUE)));
+    assert!(of_kernel(0, 9).is_err(), "no such device");
+    assert_eq!(make!(cuFuncGetModule -> u64; filling => u64), module(library));
+    let block = alloc(4).expect("memory");
+    let (value, count) = (7_u32, 1_u64);
+    let arguments: [*const u64; 3] = [&raw const block, (&raw const value).cast(), &raw const count];
+    let by_structure = |grid: c_uint| {
+        // Three sizes of the grid, three of a block, shared memory and a gap; a stream, attributes and their number.
+        let config: [c_uint; 14] = [grid, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        call!(cuLaunchKernelEx(config.as_ptr() => *const c_uint, filling => u64, arguments.as_ptr() => *const *const u64,
+            0 => usize))
+    };
+    assert_eq!((by_structure(0), by_structure(1)), (Err(INVALID_VALUE), Ok(())));
+    assert_eq!(download(block, 4), Ok(7_u32.to_ne_bytes().to_vec()));
+    unload_library(library).expect("live");
+    assert_eq!(of_function(0), Err(INVALID_HANDLE));
+    machine.caught("bad-handle");
+    free(block).expect("live");
 }
 
 #[test]
