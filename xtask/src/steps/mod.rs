@@ -4,6 +4,7 @@
 //! Asks from below: cargo and what the steps look for themselves.
 
 pub mod bare;
+mod clients;
 mod coverage;
 mod fuzz;
 mod host;
@@ -69,6 +70,12 @@ pub const STEPS: &[Step] = &[
         what: "programs for boards, run in QEMU, their instructions counted",
         long: false,
         run: crate::firmware::run,
+    },
+    Step {
+        name: "clients",
+        what: "numba's own driver tests on the simulated CUDA driver",
+        long: true,
+        run: clients::run,
     },
     Step { name: "fuzz", what: "each fuzz target for a moment, and its seeded bugs", long: false, run: fuzz::run },
     Step { name: "longfuzz", what: "each fuzz target for ten minutes", long: true, run: fuzz::run_long },
