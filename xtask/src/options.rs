@@ -12,7 +12,7 @@ cargo xtask test [--install] [--all] [--only STEP].. [--also STEP].. [--list]
     --install    install what is missing (apt, rustup, cargo install); without it, skip by name
     --all        also what takes long: long fuzzing, more cases, coverage, mutants, more under Miri
     --only STEP  this step only (may be repeated)
-    --also STEP  beside what runs anyway this long step too (may be repeated); CI asks for `sets`, `coverage`, `clients`
+    --also STEP  beside what runs anyway this long step too (may be repeated); CI asks for `sets` and `clients`
     --list       the steps
 cargo xtask firmware [--install]
     Builds the programs under `firmware`, runs them in QEMU, and prints what they cost: the step of the same name.
