@@ -102,7 +102,7 @@ impl ArenaSettings {
     /// What a device does over pages: it maps while the source has memory, and moves pages only then.
     ///
     /// While less than 28 % of the capacity is reserved, a quarter and a little for what is reserved beyond the peak, it maps to
-    /// multiples of 10 MiB. Of the seven recorded runs with four times their peak, 0.44 to 1.46 of the driver calls of PyTorch's expandable
+    /// multiples of 10 MiB. Of the seven recorded runs with four times their peak, 0.42 to 1.46 of the driver calls of PyTorch's expandable
     /// segments follow, with memory used to 0.93 to 0.99 (`tests/examples/device_calls.rs`); multiples of 9 MiB take 1.67 of the
     /// calls, and of 16 MiB use memory less well than they.
     ///
