@@ -19,7 +19,7 @@ use crate::fence::Fence;
 use crate::range::RangeExtent;
 use crate::source::{Source, SourceError};
 
-/// Most ranges of a growth: a block over more holes than that has the others mapped at once.
+/// Most ranges of a growth: the pages of a block over more holes are all mapped at once.
 const RANGES: usize = 4;
 
 /// Records that a growth may need besides those of a mapping: its block's, and of what is hidden on either side.
@@ -115,7 +115,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.counters.growing -= growth.bytes();
         let released = 1 + growth.hidden.iter().flatten().count() as u32;
         if self.ranges[growth.area].slots_left() + released < growth.ranges.count as u32 {
-            // Without records for the holes, the memory cannot be given out.
+            // No records are left to make holes of the ranges: their memory is never given out.
             self.counters.quarantined += growth.bytes();
             return;
         }
@@ -129,17 +129,16 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     fn take_back(&mut self, area: usize, ranges: &LaterRanges) {
         let Some((region, ids)) = self.space else { return };
         for (from, bytes) in ranges.iter() {
-            let around = |extent: &RangeExtent| extent.start <= from && from < extent.end();
-            let Some(gap) = self.ranges[area].extents(ids[area]).find(around) else { continue };
+            let Some(gap) = self.gap_around(area, ids[area], from) else { continue };
             if self.ranges[area].decommit(&gap, from, bytes).is_ok() {
                 self.source.cancel_later(region, from - region.base, bytes);
             }
         }
     }
 
-    /// Records that are left unused for what may have to be taken back: a hole for each range.
-    pub(super) fn slots_for_later(&self) -> u32 {
-        self.later.map_or(0, |ranges| ranges.count as u32)
+    /// Whether the allocation under way has ranges that are to be mapped later.
+    pub(super) fn has_later(&self) -> bool {
+        self.later.is_some_and(|ranges| !ranges.is_empty())
     }
 
     /// Takes back what a plan that failed would have had mapped later; returns whether there was any. From then on the allocation
@@ -157,11 +156,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     pub(super) fn map_now_or_later(&mut self, area: usize, from: u64, bytes: u64) -> Result<bool, SourceError> {
         let Some((region, _)) = self.space else { return Err(SourceError::Unsupported) };
         let offset = from - region.base;
-        // Room in the growth, and records for all that it needs.
+        // Room in the growth, and records for all that it needs; with so many left, each range can be taken back too.
         let may = self.later.is_some_and(|ranges| ranges.count < RANGES) && self.ranges[area].slots_left() >= 2 + SLOTS;
         match if may { self.source.map_later(region, offset, bytes) } else { Err(SourceError::Unsupported) } {
-            // Until what waits is hidden, the source makes no call that might end in a panic.
-            Err(SourceError::Unsupported) if self.slots_for_later() > 0 => Err(SourceError::Unsupported),
+            // Earlier ranges are not hidden yet: if the source panicked in a call, others would get them unmapped.
+            Err(SourceError::Unsupported) if self.has_later() => Err(SourceError::Unsupported),
             Err(SourceError::Unsupported) => self.source.map(region, offset, bytes).map(|()| false),
             taken => taken.map(|()| true),
         }

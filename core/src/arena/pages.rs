@@ -115,11 +115,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         // From the area's start, so that a program grows alike wherever the driver reserved the space.
         let base = self.space.map_or(0, |(region, _)| region.base + area as u64 * (region.bytes / 2));
         let origin = base + AMPLE_FIRST.min(ample / 2);
-        part.max(upto(self.settings.map_multiple, 0, budget)).max(upto(
-            ample,
-            origin,
-            self.left_below(self.settings.ample),
-        ))
+        let ample = upto(ample, origin, self.left_below(self.settings.ample));
+        part.max(upto(self.settings.map_multiple, 0, budget)).max(ample)
     }
 
     /// Bytes that may be taken until a share of the source's capacity, in permille, is reserved; 0 without a capacity.
@@ -143,7 +140,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Maps pages in a part of a hole, by one call to the source, or lets the caller do so later.
     fn map_pages(&mut self, area: usize, hole: &RangeExtent, from: u64, bytes: u64) -> Result<(), SourceError> {
         let Some((region, ids)) = self.space else { return Err(SourceError::Unsupported) };
-        if self.ranges[area].slots_left() < 2 + self.slots_for_later() {
+        if self.ranges[area].slots_left() < 2 {
             return Err(NO_SLOT);
         }
         if self.map_now_or_later(area, from, bytes)? {
@@ -170,7 +167,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         page: u64,
     ) -> Result<u64, SourceError> {
         let Some((region, _)) = self.space else { return Ok(0) };
-        if self.slots_for_later() > 0 {
+        if self.has_later() {
             return Err(SourceError::Unsupported); // see `map_now_or_later`
         }
         if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2) {

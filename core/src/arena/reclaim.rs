@@ -94,8 +94,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             grown = found.map(|block| self.locate(block, other)).or(grown);
         }
         // A growth counts when it is finished.
-        let later = self.later.is_some_and(|ranges| !ranges.is_empty());
-        if grown.is_ok() && !later && self.source.usage().calls != calls {
+        if grown.is_ok() && !self.has_later() && self.source.usage().calls != calls {
             self.counters.misses += 1;
         }
         grown

@@ -131,13 +131,17 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Quarantines fresh memory that could neither be zeroed nor returned.
     #[cold]
     pub(super) fn abandon(&mut self, area: usize, region: RegionId, start: u64, bytes: u64) {
-        let range = &mut self.ranges[area];
-        let around =
-            |extent: &RangeExtent| extent.kind == ExtentKind::Free && extent.start <= start && start < extent.end();
-        let gap = range.extents(region).find(around);
-        if gap.is_some_and(|gap| range.claim(&gap, start, bytes).is_ok()) {
+        let gap = self.gap_around(area, region, start);
+        if gap.is_some_and(|gap| self.ranges[area].claim(&gap, start, bytes).is_ok()) {
             self.counters.quarantined += bytes;
         }
+    }
+
+    /// The gap that an address lies in. O(extents).
+    pub(super) fn gap_around(&self, area: usize, region: RegionId, address: u64) -> Option<RangeExtent> {
+        let around =
+            |extent: &RangeExtent| extent.kind == ExtentKind::Free && extent.start <= address && address < extent.end();
+        self.ranges[area].extents(region).find(around)
     }
 
     /// The region's index among the segments, and its start in the window: the lowest that is free. O(segments).

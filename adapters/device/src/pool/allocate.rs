@@ -9,6 +9,7 @@
 //!     none ─► an error with the request and the state of the arena
 //! ```
 
+use super::growth::Relocked;
 use super::notice::PoolNotice;
 use super::{DevicePool, HOST, PoolState};
 use crate::backend::{Backend, MemoryKind};
@@ -91,16 +92,13 @@ impl<B: Backend> DevicePool<B> {
             let place = if route == NO_ROUTE { BlockOrigin::Pool } else { BlockOrigin::Graph(route) };
             let mut served;
             (inner, served) = self.attempt(inner, place, request);
-            if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.growing > 0 {
+            if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 // What others map may have room for this request, or go back. Those that begin later need not be waited for.
-                let left = growths.get_or_insert(inner.growing);
-                if *left > 0 {
-                    *left -= 1;
+                if inner.growing > 0 && *growths.get_or_insert(inner.growing) > 0 {
+                    growths = growths.map(|left| left - 1);
                     inner = self.wait_for_growth(inner);
                     continue;
                 }
-            }
-            if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 if !waited && !inner.held.is_empty() {
                     (inner, waited) = (self.wait_for_held(inner), true);
                     inner.notices.add(PoolNotice::WaitedForStreams { asked: request.bytes });
@@ -126,7 +124,7 @@ impl<B: Backend> DevicePool<B> {
         mut inner: MutexGuard<'a, PoolState<B>>,
         place: BlockOrigin,
         request: Request,
-    ) -> (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>) {
+    ) -> Relocked<'a, B> {
         let mut served;
         (inner, served) = self.from(inner, place, request);
         if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.drain() {
@@ -141,7 +139,7 @@ impl<B: Backend> DevicePool<B> {
         mut inner: MutexGuard<'a, PoolState<B>>,
         place: BlockOrigin,
         request: Request,
-    ) -> (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>) {
+    ) -> Relocked<'a, B> {
         if place != BlockOrigin::Pool {
             let served = inner.from(place, request);
             return (inner, served);

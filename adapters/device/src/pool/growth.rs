@@ -15,6 +15,9 @@ use crate::source::{BackendContext, MapDone, MapJob};
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use terrace_core::{AllocError, Allocator, Block, Request};
 
+/// What an allocation came to, with the lock: it may have been released meanwhile.
+pub(super) type Relocked<'a, B> = (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>);
+
 /// A growth under way; when dropped by a panic of the backend, others do not wait for it any more.
 struct Underway<'a, B: Backend>(&'a DevicePool<B>);
 
@@ -30,7 +33,7 @@ impl<B: Backend> DevicePool<B> {
         &'a self,
         mut inner: MutexGuard<'a, PoolState<B>>,
         request: Request,
-    ) -> (MutexGuard<'a, PoolState<B>>, Result<Block, AllocError>) {
+    ) -> Relocked<'a, B> {
         if inner.sharing > 0 {
             let served = inner.arena.allocate(request);
             return (inner, served);

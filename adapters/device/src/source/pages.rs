@@ -117,6 +117,17 @@ impl<B: Backend> MappedPages<B> {
         Ok(start)
     }
 
+    /// As [`Self::judge_unmapped`], for new memory of a device that lives, within the capacity.
+    fn judge_new(&mut self, region: Region, offset: u64, bytes: u64) -> Result<u64, SourceError> {
+        let start = self.judge_unmapped(region, offset, bytes)?;
+        let available = left(&self.usage);
+        if bytes > available {
+            return Err(SourceError::OutOfMemory { available });
+        }
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        Ok(start)
+    }
+
     /// As [`Self::judge`], for a range of whole handles; returns them too.
     fn judge_mapped(&self, region: Region, offset: u64, bytes: u64) -> Result<(u64, Vec<Mapped>), SourceError> {
         let start = self.judge(region, offset, bytes)?;
@@ -251,12 +262,7 @@ impl<B: Backend> Source for MappedPages<B> {
     }
 
     fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
-        let start = self.judge_unmapped(region, offset, bytes)?;
-        let available = left(&self.usage);
-        if bytes > available {
-            return Err(SourceError::OutOfMemory { available });
-        }
-        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        let start = self.judge_new(region, offset, bytes)?;
         let most = self.most();
         let made = self.call(|mapper| mapper.context.afford(bytes, || mapper.create(bytes, most)))?;
         let handles = made.map_err(|fault| self.refused(fault))?;
@@ -271,12 +277,7 @@ impl<B: Backend> Source for MappedPages<B> {
     }
 
     fn map_later(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
-        let start = self.judge_unmapped(region, offset, bytes)?;
-        let available = left(&self.usage);
-        if bytes > available {
-            return Err(SourceError::OutOfMemory { available });
-        }
-        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        let start = self.judge_new(region, offset, bytes)?;
         self.later.insert(start, (bytes, self.most()));
         self.usage.reserved += bytes;
         Ok(())
