@@ -1,7 +1,8 @@
 //! Counts driver calls, use of memory, and refusals over recorded runs and hostile patterns, beside PyTorch's own policies.
 //!
 //! `cargo run --release -p terrace-tests --example device_calls [DIRECTORY]`: the traces of `tests/data`, or of a directory, and eight
-//! patterns with three seeds, in 4, 1.05 and 1.03 times their peak.
+//! patterns with three seeds, in 4, 1.05 and 1.03 times their peak. With `--steps FOLDER DIRECTORY` it writes them to files, one
+//! each, for programs that are not Rust: `peak BYTES`, then `a SLOT BYTES STREAM` and `f SLOT`.
 //!
 //! A call is a call of the driver: for pages each handle created, mapped and released, each range opened and unmapped; for segments
 //! each one taken or given back. terrace's are counted by its sources over a device made of numbers (the simulated driver counts
@@ -11,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use terrace::recording::Reader;
 use terrace_device::{Device, DeviceOptions, PoolOrigin};
-use terrace_models::scenarios::{Expandable, OnDevice, Outcome, Pooled, Scenario, run};
+use terrace_models::scenarios::{Expandable, OnDevice, Outcome, Pooled, Scenario, Step, run};
 use terrace_models::{PyTorch, Segments};
 use terrace_tests::manual::Manual;
 
@@ -29,17 +30,34 @@ const SEEDS: [u64; 3] = [100, 200, 300];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kept = || Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
-    let folder = std::env::args_os().nth(1).map_or_else(kept, PathBuf::from);
-    println!("calls, use of memory, refusals     own                 expandable          pages               segments");
-    for scenario in recorded(&folder)? {
-        compare(&scenario)?;
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let (to, rest) = match words.as_slice() {
+        [option, to, rest @ ..] if option == "--steps" => (Some(Path::new(to)), rest),
+        rest => (None, rest),
+    };
+    let folder = rest.first().map_or_else(kept, PathBuf::from);
+    if to.is_none() {
+        println!(
+            "calls, use of memory, refusals     own                 expandable          pages               segments"
+        );
     }
-    for seed in SEEDS {
-        for scenario in Scenario::hostile(seed) {
-            compare(&scenario)?;
+    let hostile = SEEDS.into_iter().flat_map(|seed| Scenario::hostile(seed).into_iter());
+    for scenario in recorded(&folder)?.into_iter().chain(hostile) {
+        match to {
+            Some(to) => std::fs::write(to.join(format!("{}.steps", scenario.name)), steps(&scenario))?,
+            None => compare(&scenario)?,
         }
     }
     Ok(())
+}
+
+/// A scenario as text.
+fn steps(scenario: &Scenario) -> String {
+    let lines = scenario.steps.iter().map(|step| match *step {
+        Step::Allocate { slot, bytes, stream } => format!("a {slot} {bytes} {stream}\n"),
+        Step::Free { slot } => format!("f {slot}\n"),
+    });
+    std::iter::once(format!("peak {}\n", scenario.peak)).chain(lines).collect()
 }
 
 fn recorded(folder: &Path) -> Result<Vec<Scenario>, Box<dyn std::error::Error>> {

@@ -204,3 +204,68 @@ fn all_trainings_reach_the_same() {
         }
     }
 }
+
+/// A device on which a scenario runs again and again, and a stream of it.
+fn open_for(scenario: &Scenario, origin: PoolOrigin) -> (Manual, OnDevice) {
+    let manual = Manual::new(TOTAL, origin == PoolOrigin::Pages);
+    let options = DeviceOptions { origin, capacity: TOTAL, ..DeviceOptions::default() };
+    let device = Device::open(manual.clone(), options).expect("valid options");
+    (manual, OnDevice::new(&device, scenario).expect("streams"))
+}
+
+/// The recorded runs in each capacity of the tables.
+fn in_all_capacities() -> impl Iterator<Item = Scenario> {
+    let runs = KEPT_RUNS.map(|name| recorded(&data(), name)).into_iter();
+    runs.flat_map(|run| [4000, 1050, 1030].map(|permille| run.limited(format!("{} in {permille}", run.name), permille)))
+}
+
+/// Runs a scenario on a device that was used before; its calls are the new ones.
+fn again(scenario: &Scenario, subject: &mut OnDevice) -> Outcome {
+    let device = subject.device().clone();
+    device.set_capacity(scenario.limit);
+    let before = device.stats().pool.source_calls;
+    let mut outcome = run(scenario, subject);
+    outcome.totals.calls -= before;
+    outcome.totals.peak_reserved = device.stats().pool.reserved;
+    device.check().expect("every invariant holds");
+    device.trim();
+    assert_eq!(device.stats().pool.reserved, 0, "{}", scenario.name);
+    outcome
+}
+
+/// What a program did before a trim does not count for how memory is taken after it.
+#[test]
+fn after_a_trim_a_device_grows_as_a_new_one() {
+    for origin in [PoolOrigin::Pages, PoolOrigin::Segments] {
+        let runs: Vec<Scenario> = in_all_capacities().collect();
+        let (_, mut subject) = open_for(&runs[0], origin);
+        for scenario in runs {
+            let (fresh, again) = (ours(&scenario, origin), again(&scenario, &mut subject));
+            let of = |outcome: Outcome| (outcome.totals.calls, outcome.failed, outcome.peak_live);
+            assert_eq!(of(again), of(fresh), "{}, {origin:?}", scenario.name);
+        }
+    }
+}
+
+/// A second stream, with which blocks that are freed wait for an event: idle, and with the first one so far behind that no event comes
+/// unless it is waited for. The first stream's blocks lie as if it were alone: no more is refused, and little more is taken.
+#[test]
+fn another_stream_costs_no_memory() {
+    for busy in [false, true] {
+        let runs: Vec<Scenario> = in_all_capacities().collect();
+        let (manual, mut subject) = open_for(&runs[0], PoolOrigin::Pages);
+        let _other = subject.device().stream().expect("another");
+        for scenario in runs {
+            let alone = ours(&scenario, PoolOrigin::Pages);
+            let stream = subject.streams()[0].raw();
+            // More work than the run has waits.
+            (0..if busy { 10_000 } else { 0 }).for_each(|_| _ = manual.occupy(stream));
+            let beside = again(&scenario, &mut subject);
+            let text = format!("{}, busy {busy}: {beside:?} beside {alone:?}", scenario.name);
+            println!("{text}");
+            assert!(beside.failed <= alone.failed, "{text}");
+            assert!(10 * beside.totals.calls <= 11 * alone.totals.calls, "{text}");
+            assert!(100 * beside.totals.peak_reserved <= 103 * alone.totals.peak_reserved, "{text}");
+        }
+    }
+}

@@ -106,6 +106,10 @@ struct ArenaCounters {
     /// Bytes that callers hold: live blocks of the ranges, without cached, pending and quarantined ones.
     in_use: u64,
     peak_in_use: u64,
+    /// The peak since the last trim: what the arena takes from the source is judged by it, so that after a trim it grows as a new one.
+    recent_peak: u64,
+    /// Calls to the source until the last trim.
+    past_calls: u64,
     /// Bytes of blocks whose fence failed, which are never reused.
     quarantined: u64,
     /// Bytes of growths that have not ended.
@@ -118,6 +122,13 @@ struct ArenaCounters {
     misses: u64,
     failed: u64,
     returns: u64,
+}
+
+impl ArenaCounters {
+    fn count_peaks(&mut self) {
+        self.recent_peak = self.recent_peak.max(self.in_use);
+        self.peak_in_use = self.peak_in_use.max(self.recent_peak);
+    }
 }
 
 /// An arena without fences.
@@ -215,6 +226,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if let Some(block) = self.take_cached(request) {
             return Ok(block);
         }
+        if let Some(block) = self.reuse_first(request) {
+            return Ok(block);
+        }
         let area = self.area(request.bytes);
         match self.ranges[area].allocate(request) {
             Ok(block) => Ok(self.locate(block, area)),
@@ -242,7 +256,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     fn area(&self, bytes: u64) -> usize {
         let usual = self.settings.small_threshold;
         let small = if self.settings.slack_grows() {
-            let [ample, scarce] = SMALL_LOG2.map(|log2| self.counters.peak_in_use >> log2);
+            let [ample, scarce] = SMALL_LOG2.map(|log2| self.counters.recent_peak >> log2);
             if self.left_below(self.settings.ample) > 0 {
                 usual.max(ample)
             } else {
@@ -264,7 +278,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     fn count_allocated(&mut self, block: Block) -> Block {
         let t = &mut self.counters;
         t.in_use += block.bytes;
-        t.peak_in_use = t.peak_in_use.max(t.in_use);
+        t.count_peaks();
         t.live_blocks += 1;
         t.peak_live_blocks = t.peak_live_blocks.max(t.live_blocks);
         t.allocations += 1;
@@ -314,12 +328,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
         let resized = self.ranges[area].resize(block, bytes)?;
         let t = &mut self.counters;
         t.in_use = t.in_use + resized.bytes - old;
-        t.peak_in_use = t.peak_in_use.max(t.in_use);
+        t.count_peaks();
         t.allocated_bytes += resized.bytes.saturating_sub(old);
         Ok(resized)
     }
 
-    /// Waits for all fences, merges all free blocks, and returns all vacant segments or unused pages.
+    /// Waits for all fences, merges all free blocks, and returns all vacant segments or unused pages. What was in use before no
+    /// longer counts for what is taken ahead of requests.
     fn trim(&mut self) -> u64 {
         let before = self.reserved();
         self.wait_for_fences();
@@ -328,6 +343,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
         } else {
             self.trim_segments();
         }
+        (self.counters.recent_peak, self.counters.past_calls) = (self.counters.in_use, self.source.usage().calls);
         before - self.reserved()
     }
 

@@ -129,8 +129,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Number of bytes that may still be taken from the source, for a block of `size` bytes: up to the peak in use plus slack.
     /// The slack grows with the calls to the source, by a permille for every [`CALLS_A_PERMILLE`].
     fn growth_budget(&self, size: u64) -> u64 {
-        let wanted = self.counters.peak_in_use.max(self.counters.in_use + self.counters.growing + size);
-        let earned = self.source.usage().calls / CALLS_A_PERMILLE;
+        let wanted = self.counters.recent_peak.max(self.counters.in_use + self.counters.growing + size);
+        let earned = self.source.usage().calls.saturating_sub(self.counters.past_calls) / CALLS_A_PERMILLE;
         let slack = u64::from(self.settings.slack);
         let slack = slack.saturating_add(earned).min(slack.max(self.settings.max_slack.into()));
         let beyond = (u128::from(wanted) * u128::from(slack) / 1000) as u64;

@@ -64,7 +64,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Searches the range for any gap that fits; then the pending blocks of the request's own owner.
     fn search_own(&mut self, request: Request) -> Result<Block, AllocError> {
-        self.search(request).or_else(|error| self.reuse(request).ok_or(error))
+        self.search(request).or_else(|error| self.reuse(request, None).ok_or(error))
     }
 
     /// Empties the cache; returns whether it had any block.
@@ -142,7 +142,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.free_when_ready(self.area_of(&block), block, owner, ticket);
     }
 
-    /// Frees a block to the range if its fence is ready (returns true), else adds it to the pending queue. A failed fence
+    /// Frees a block to the range if its fence is ready (returns true), else makes it pending. A failed fence
     /// quarantines the block: it stays live in the range, under a handle that no caller has.
     fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
@@ -153,7 +153,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
                 false
             }
             FenceState::Pending => {
-                self.pending[area].push(block.slot, owner, ticket);
+                self.keep(area, block.slot, owner, ticket);
                 false
             }
         }

@@ -70,7 +70,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// slack, but at least `least`. Gives vacant segments back to the source first, as long as the limit would be
     /// exceeded.
     fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
-        let wanted = self.counters.peak_in_use.max(self.counters.in_use + least);
+        let wanted = self.counters.recent_peak.max(self.counters.in_use + least);
         let slack = (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
         let budget = wanted.saturating_add(slack.max(least.saturating_mul(self.settings.spare_multiple.into())));
         let over = |arena: &Self| arena.reserved().saturating_add(usual).saturating_sub(budget);

@@ -3,7 +3,7 @@
 //! Promises upward: a failed call changes nothing but the count of failures.
 //! Asks from below: an [`Index`](crate::index::Index), which chooses the gap.
 
-use super::Range;
+use super::{Range, RangeExtent};
 use crate::allocator::{Block, Request};
 use crate::error::{AllocError, Cause, FreeError};
 use crate::index::{Index, NONE, Slot, SlotState, Slots};
@@ -32,17 +32,29 @@ impl<S: Slots, I: Index> Range<S, I> {
     fn try_place(&mut self, request: Request, exact: bool) -> Result<Block, AllocError> {
         let Request { bytes, align, .. } = request.validate()?;
         let size = self.granules(bytes).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
-        let found = if align >> self.granule <= 1 {
+        let found = self.choose(size, align, exact);
+        let Some((i, front)) = found else { return Err(self.error(Cause::OutOfMemory, bytes)) };
+        let Some(new) = self.take_slot() else { return Err(self.error(Cause::OutOfSlots, bytes)) };
+        Ok(self.cut(i, new, front, size))
+    }
+
+    /// The gap that a request of `size` granules gets: its record, and the block's offset in it.
+    #[inline]
+    fn choose(&self, size: u32, align: u64, exact: bool) -> Option<(u32, u32)> {
+        if align >> self.granule <= 1 {
             self.find_away_from_holes(size).or_else(|| self.find(size, 0, exact, |_| true)).map(|i| {
                 let record = self.slots.slot(i);
                 (i, if self.cuts_low(record) { 0 } else { record.gap - size })
             })
         } else {
             self.find_aligned(size, align, exact)
-        };
-        let Some((i, front)) = found else { return Err(self.error(Cause::OutOfMemory, bytes)) };
-        let Some(new) = self.take_slot() else { return Err(self.error(Cause::OutOfSlots, bytes)) };
-        Ok(self.cut(i, new, front, size))
+        }
+    }
+
+    /// The gap that `allocate` would cut for a request; allocates nothing.
+    pub(crate) fn choice(&self, request: Request) -> Option<RangeExtent> {
+        let size = self.granules(request.bytes)?;
+        self.choose(size, request.align, false).and_then(|(i, _)| self.gap(i))
     }
 
     #[inline]

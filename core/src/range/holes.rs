@@ -108,6 +108,12 @@ impl<S: Slots, I: Index> Range<S, I> {
         self.gap(prev).or_else(|| self.extent_of(prev))
     }
 
+    /// Whether a hole is right before `first`, and right behind `last`.
+    pub(crate) fn holes_beside(&self, first: &RangeExtent, last: &RangeExtent) -> [bool; 2] {
+        [self.before(first), self.behind(last)]
+            .map(|extent| extent.is_some_and(|extent| extent.kind == ExtentKind::Hole))
+    }
+
     /// The previous and the next record of record `i`.
     pub(crate) fn neighbours(&self, i: u32) -> [u32; 2] {
         let record = self.slots.slot(i);

@@ -665,6 +665,38 @@ fn what_an_owner_freed_is_its_own_in_every_size_and_nobody_elses() {
 }
 
 #[test]
+fn adjacent_blocks_that_wait_are_one_record() {
+    // Records: the segment, four blocks, and one to come: too few to reuse a part of four that wait, enough for a part of one.
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3]] {
+        let mut world = lent(false, 1 << 20, ArenaSettings { small_threshold: 64, ..SETTINGS }, 6);
+        world.fence_mut().done.insert(Owner(1), 0);
+        let blocks: Vec<Block> = (0..4).map(|_| get(&mut world, 4 * PAGE, 1)).collect();
+        order.into_iter().for_each(|at| put(&mut world, blocks[at], 1));
+        world.check().expect("every invariant holds");
+        happened(&world);
+        let part = get(&mut world, 6 * PAGE, 1);
+        assert_eq!((part.address, world.reserved()), (blocks[0].address, 16 * PAGE));
+        assert_eq!(happened(&world), [""; 0], "nobody waited, and nothing was taken");
+        world.check().expect("every invariant holds");
+    }
+}
+
+#[test]
+fn what_waits_for_its_owner_is_chosen_where_it_fits_better_than_a_gap() {
+    let mut world = world(false, 1 << 20, SETTINGS);
+    let [gap, _between, waits, _end] = [8, 1, 5, 2].map(|pages| get(&mut world, pages * PAGE, 1));
+    put(&mut world, gap, 1);
+    world.fence_mut().done.insert(Owner(1), 0);
+    put(&mut world, waits, 1);
+    assert_eq!(get(&mut world, 5 * PAGE, 2).address, gap.address, "for others it is not there");
+    let mine = get(&mut world, 5 * PAGE, 1);
+    assert_eq!((mine.address, world.reserved()), (waits.address, 16 * PAGE));
+    put(&mut world, mine, 1);
+    assert_eq!(get(&mut world, 3 * PAGE, 1).address, gap.address + 5 * PAGE, "the gap fits better now");
+    world.check().expect("every invariant holds");
+}
+
+#[test]
 fn two_slots_are_enough_to_reuse_a_part_of_what_waits() {
     // Records: the segment, the block, and two to come.
     let mut world = lent(false, 1 << 20, SETTINGS, 4);

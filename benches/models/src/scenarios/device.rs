@@ -34,6 +34,11 @@ impl OnDevice {
         Ok(Self { device: device.clone(), streams })
     }
 
+    /// Its streams.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
