@@ -100,6 +100,7 @@ fn describe(ordinal: u32, version: Version) -> Description {
         total: 0,
         page_bytes: 0,
         peers: Vec::new(),
+        strangers: Vec::new(),
         capabilities: Capabilities::empty(),
         notes: Vec::new(),
     }

@@ -90,6 +90,8 @@ pub struct Description {
     pub page_bytes: u64,
     /// Ordinals of the backend's other devices that can access this one's memory.
     pub peers: Vec<u32>,
+    /// Ordinals of those that cannot.
+    pub strangers: Vec<u32>,
     /// What the device can do.
     pub capabilities: Capabilities,
     /// Why the device lacks other capabilities: one sentence each, for users.

@@ -55,6 +55,7 @@ impl HostBackend {
             total,
             page_bytes: 0,
             peers: Vec::new(),
+            strangers: Vec::new(),
             capabilities,
             notes: vec!["no pages: memory comes in segments".into()],
         };

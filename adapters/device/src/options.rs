@@ -66,7 +66,8 @@ pub struct DeviceOptions {
     /// Whether pinned host memory is given when the device has none left. Counted; off by default: kernels get slow.
     pub fallback: bool,
     /// Whether pages are open to every device that can reach this one, from the first on: for runtimes that let devices reach
-    /// each other without saying so. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
+    /// each other without saying so. Where one of the others cannot reach it, [`PoolOrigin::Auto`] then takes segments, which a
+    /// driver copies to any device. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
     /// whole segments itself.
     pub peers: bool,
     /// The most blocks in each of the two areas, small and large.

@@ -62,3 +62,17 @@ fn where_pages_cannot_be_opened_memory_comes_in_segments() {
         assert_eq!(session.calls(Some("cuMemAlloc_v2")), before + 1);
     }
 }
+
+/// Devices that cannot reach each other: a runtime's plain copy between them reaches segments only. Whoever asks for pages gets them.
+#[test]
+fn between_strangers_memory_comes_in_segments_for_those_who_cannot_say_where_they_copy() {
+    let session = Simulator::exclusive(r#"{"profile": "two-strangers"}"#);
+    let cases = [(PoolOrigin::Auto, true, 1), (PoolOrigin::Pages, true, 0), (PoolOrigin::Auto, false, 0)];
+    for (origin, peers, segments) in cases {
+        let device = open(0, DeviceOptions { origin, peers, ..small() }).expect("a device");
+        let stream = device.stream().expect("a stream");
+        let before = session.calls(Some("cuMemAlloc_v2"));
+        drop(device.allocate(&stream, 1 << 20).expect("a block"));
+        assert_eq!(session.calls(Some("cuMemAlloc_v2")), before + segments, "{origin:?}, {peers}");
+    }
+}

@@ -241,16 +241,18 @@ fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
 }
 
 fn peers(cuda: &mut Cuda) -> Result<(), ProbeError> {
-    cuda.primary.functions.peers.as_ref()?;
     let (own, found) = (cuda.description.ordinal, cuda.peers.len() as u32);
+    let others = || (0..found).filter(|&ordinal| ordinal != own);
+    cuda.description.strangers = others().collect();
+    cuda.primary.functions.peers.as_ref()?;
     if found == 1 {
         return Err(ProbeError::Other("there is none"));
     }
-    let others = || (0..found).filter(|&ordinal| ordinal != own);
     let mut peers = Vec::new();
     for ordinal in others() {
         peers.extend(cuda.is_accessible_from(ordinal)?.then_some(ordinal));
     }
+    cuda.description.strangers.retain(|ordinal| !peers.contains(ordinal));
     if let Some(pool) = cuda.pool.filter(|_| !peers.is_empty())
         && let Err(fault) = grant_pool_access(cuda, pool, &peers)
     {

@@ -67,6 +67,7 @@ impl Late {
             total: 64 << 20,
             page_bytes: 0,
             peers: Vec::new(),
+            strangers: Vec::new(),
             capabilities: Capabilities::PINNED | Capabilities::MANAGED | Capabilities::REGISTRATION,
             notes: Vec::new(),
         };

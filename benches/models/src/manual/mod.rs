@@ -72,6 +72,7 @@ impl Manual {
             total,
             page_bytes,
             peers: Vec::new(),
+            strangers: Vec::new(),
             // No pinned memory, unless it is asked for: its bytes would have to be there.
             capabilities: Capabilities::DRIVER_POOL | capability,
             notes: Vec::new(),
