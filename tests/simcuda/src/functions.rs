@@ -80,7 +80,8 @@ functions! {
     9020:
         cuDeviceGetUuid cuStreamGetCtx;
     10000:
-        cuLaunchHostFunc cuStreamIsCapturing cuStreamEndCapture cuGraphLaunch cuGraphDestroy cuGraphExecDestroy;
+        cuLaunchHostFunc cuStreamIsCapturing cuStreamEndCapture cuGraphLaunch cuGraphDestroy cuGraphExecDestroy
+        cuGraphGetNodes;
     10010:
         cuStreamBeginCapture_v2 cuStreamGetCaptureInfo cuThreadExchangeStreamCaptureMode;
     10020:

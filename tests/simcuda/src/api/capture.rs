@@ -2,7 +2,7 @@
 
 use super::valid;
 use crate::abi::attributes::status;
-use crate::abi::codes::INVALID_HANDLE;
+use crate::abi::codes::{INVALID_HANDLE, NOT_SUPPORTED};
 use crate::abi::{Out, Outcome, c_int, c_ulonglong};
 use crate::gate::exports;
 use crate::machine::{Fault, Held, World, current};
@@ -85,6 +85,17 @@ exports! {
             return bad(world, "cuGraphLaunch", |world| world.captures.execs.fate(exec));
         };
         nodes.into_iter().try_for_each(|node| world.submit(lane, node).map(drop))
+    }
+
+    /// How many operations it has; which they are is not told.
+    Driver fn cuGraphGetNodes(world, here, graph: u64, nodes: Out<u64>, count: Out<usize>) {
+        let Some(has) = world.captures.graphs.get(graph).map(Vec::len) else {
+            return bad(world, "cuGraphGetNodes", |world| world.captures.graphs.fate(graph));
+        };
+        if !nodes.is_null() {
+            return Err(NOT_SUPPORTED);
+        }
+        count.put(has)
     }
 
     /// Ends a graph; what was made ready of it stays.

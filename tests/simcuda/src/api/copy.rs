@@ -40,7 +40,9 @@ exports! {
     /// Between contexts: returns before it is done.
     Context fn cuMemcpyPeer(world, here, to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize) {
         peers(world, "cuMemcpyPeer", [(to, to_context), (from, from_context)])?;
-        copy(world, here, "cuMemcpyPeer", to, from, bytes as u64, false)
+        let lane = world.streams.legacy_of(here.context, here.device);
+        world.submit(lane, between("cuMemcpyPeer", to, from, bytes as u64))?;
+        world.here(here.context).map(drop)
     }
 
     /// From anywhere to anywhere, on a stream.
@@ -73,7 +75,7 @@ exports! {
     ) {
         let lane = world.lane_here(here, stream, "cuMemcpyPeerAsync")?;
         peers(world, "cuMemcpyPeerAsync", [(to, to_context), (from.address(), from_context)])?;
-        on_stream(world, lane, "cuMemcpyPeerAsync", to, from, bytes)
+        world.submit(lane, between("cuMemcpyPeerAsync", to, from.address(), bytes as u64)).map(drop)
     }
 }
 
@@ -167,6 +169,10 @@ pub(super) fn pageable(world: &World, address: u64) -> bool {
 fn node(name: &'static str, to: u64, from: u64, bytes: u64) -> Node {
     let touches = vec![Touch::read(from, bytes), Touch::write(to, bytes)];
     Node::new(name, Hand::Copy, touches, Work::Copy { to, from, bytes })
+}
+
+fn between(name: &'static str, to: u64, from: u64, bytes: u64) -> Node {
+    Node { hand: Hand::Between, ..node(name, to, from, bytes) }
 }
 
 /// Copies that are one operation.

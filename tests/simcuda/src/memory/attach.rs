@@ -36,7 +36,7 @@ impl World {
 
     /// What is wrong with a touch by an operation that runs on the device.
     pub fn detached(&self, lane: Lane, hand: Hand, touch: Touch) -> Result<(), Wrong> {
-        if self.profile.concurrent_managed || hand == Hand::Copy || touch.bytes == 0 {
+        if self.profile.concurrent_managed || hand != Hand::Device || touch.bytes == 0 {
             return Ok(());
         }
         let Some((start, block)) = self.block_at(touch.start) else { return Ok(()) };

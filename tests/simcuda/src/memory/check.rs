@@ -16,6 +16,8 @@ pub enum Hand {
     Device,
     /// A copy: reaches memory of all devices and of the host.
     Copy,
+    /// A copy whose caller named the device of each end: reaches what that device reaches.
+    Between,
 }
 
 /// What is wrong with a touch.
@@ -41,7 +43,7 @@ impl World {
             }
         }
         if self.mapping_at(touch.start).is_some() {
-            return self.may_touch_mappings(here, touch);
+            return self.may_touch_mappings(here, hand, touch);
         }
         self.nothing_there(hand, touch.start)
     }
@@ -62,11 +64,11 @@ impl World {
         }
         let allowed = match block.holder {
             Holder::Managed | Holder::Pinned(_) | Holder::Registered(_) => true,
-            Holder::Device => hand == Hand::Copy || self.reaches(here.context, here.device, block.device),
+            Holder::Device => hand != Hand::Device || self.reaches(here.context, here.device, block.device),
             Holder::Pool(pool) => {
                 let pool = self.memory.pools.get(pool);
                 let set = || pool.and_then(|pool| pool.access.get(&here.device)).is_some_and(|flags| *flags != 0);
-                here.device == block.device || hand == Hand::Copy || set()
+                here.device == block.device || hand != Hand::Device || set()
             }
         };
         if allowed {
@@ -75,7 +77,7 @@ impl World {
         Err((Fault::WrongContext, format!("{what} cannot be reached from device {}", here.device)))
     }
 
-    fn may_touch_mappings(&self, here: Here, touch: Touch) -> Result<(), Wrong> {
+    fn may_touch_mappings(&self, here: Here, hand: Hand, touch: Touch) -> Result<(), Wrong> {
         let end = touch.start + touch.bytes;
         let wanted = if touch.writes { ACCESS_READ_WRITE } else { ACCESS_READ };
         let mut at = touch.start;
@@ -83,8 +85,9 @@ impl World {
             let Some((start, mapping)) = self.mapping_at(at) else {
                 return Err((Fault::OutOfBounds, format!("{at:#x} is mapped to nothing")));
             };
-            if mapping.access.get(&here.device).is_none_or(|flags| flags & wanted != wanted) {
-                let text = format!("device {} has no such access to mapping {start:#x}", here.device);
+            let device = if hand == Hand::Between { mapping.device } else { here.device };
+            if mapping.access.get(&device).is_none_or(|flags| flags & wanted != wanted) {
+                let text = format!("device {device} has no such access to mapping {start:#x}");
                 return Err((Fault::NoAccess, text));
             }
             at = start + mapping.bytes;
@@ -102,7 +105,7 @@ impl World {
             return Err((Fault::OutOfBounds, format!("{address:#x} is reserved and mapped to nothing")));
         }
         let host = !Arena::has(address) && address >= super::PAGE;
-        if host && (hand == Hand::Copy || self.profile.pageable) {
+        if host && (hand != Hand::Device || self.profile.pageable) {
             return Ok(());
         }
         Err((Fault::OutOfBounds, format!("{address:#x} belongs to no allocation")))

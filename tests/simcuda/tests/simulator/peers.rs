@@ -82,3 +82,22 @@ fn work_on_one_device_waits_for_events_of_the_other() {
     leave(1).expect("a context");
     assert!(machine.violations().is_empty());
 }
+
+/// A plain copy runs as an operation of one device; one that names both reaches what each of them reaches.
+#[test]
+fn a_copy_that_names_both_devices_reaches_pages_of_strangers() {
+    let machine = Machine::new(r#"{"profile": "two-strangers"}"#);
+    let first = make!(cuCtxGetCurrent -> u64;).expect("a context");
+    let pages = crate::vmm::Pages::new(1);
+    let second = enter(1).expect("a context");
+    let block = alloc(64).expect("memory");
+    let (to, from, none) = (block, pages.start, 0u64);
+    call!(cuMemcpyPeerAsync(to => u64, second => u64, from => u64, first => u64, 64usize => usize, none => u64))
+        .and(sync())
+        .expect("each device reaches its own");
+    assert!(machine.violations().is_empty());
+    assert_eq!(copy(to, from, 64, 0).and(sync()), Err(ILLEGAL_ADDRESS));
+    machine.caught("no-access");
+    leave(1).expect("retained once");
+    pages.end();
+}
