@@ -58,7 +58,7 @@ functions! {
         cuMemHostGetDevicePointer_v2 cuMemcpyHtoD_v2 cuMemcpyHtoDAsync_v2 cuMemcpyDtoH_v2 cuMemcpyDtoHAsync_v2
         cuMemcpyDtoD_v2 cuMemcpyDtoDAsync_v2 cuMemsetD8_v2 cuMemsetD8Async cuMemsetD32_v2 cuMemsetD32Async
         cuStreamWaitEvent cuCtxGetApiVersion cuCtxCreate_v2 cuMemAllocPitch_v2 cuMemcpy2D_v2
-        cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2;
+        cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2 cuModuleGetGlobal_v2;
     4000:
         cuCtxGetCurrent cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuStreamDestroy_v2 cuEventDestroy_v2
         cuMemcpy cuMemcpyAsync cuMemcpyPeer cuMemcpyPeerAsync cuDeviceCanAccessPeer cuCtxEnablePeerAccess
@@ -103,11 +103,11 @@ functions! {
         cuLaunchKernelEx;
     12000:
         cuGetProcAddress_v2 cuStreamGetId cuCtxGetId cuLibraryLoadData cuLibraryUnload cuLibraryGetKernel
-        cuLibraryGetModule cuKernelGetFunction cuKernelGetAttribute;
+        cuLibraryGetModule cuKernelGetFunction cuKernelGetAttribute cuLibraryGetGlobal;
     12020:
         cuMemPrefetchAsync_v2 cuMemAdvise_v2;
     12030:
-        cuStreamGetCaptureInfo_v3;
+        cuStreamGetCaptureInfo_v3 cuFuncGetName cuKernelGetName;
     12040:
         cuLibraryGetKernelCount cuLibraryEnumerateKernels;
     12050:

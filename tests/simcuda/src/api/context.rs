@@ -184,7 +184,9 @@ pub(super) fn destroy(held: &mut Held, handle: u64, device: usize, call: &str) -
         .map(|(start, block)| (*start, matches!(block.holder, Holder::Pool(_)), block.describe(*start)))
         .collect();
     for (start, pooled, what) in blocks {
-        world.memory.lost.extend((!lost).then(|| format!("{what}, when its context ended")));
+        // Variables go with their modules.
+        let variable = world.memory.blocks.get(&start).is_some_and(|block| matches!(block.holder, Holder::Variable(_)));
+        world.memory.lost.extend((!lost && !variable).then(|| format!("{what}, when its context ended")));
         if pooled {
             world.pool_free_now(start, "the end of its context");
         } else {

@@ -25,6 +25,8 @@ impl World {
         let live = self.memory.blocks.iter().filter(|(_, block)| block.freed.is_none());
         let live = live.filter(|(_, block)| match block.holder {
             Holder::Pool(_) => !self.device_lost(block.device),
+            // Its module is there too.
+            Holder::Variable(_) => false,
             _ => !self.is_lost(block.context),
         });
         live.map(|(start, block)| block.describe(*start)).collect()

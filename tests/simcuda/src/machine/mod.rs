@@ -16,7 +16,7 @@ mod tally;
 
 pub use context::{Context, Device};
 pub use handles::{Kind, Table};
-pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage, PendingLink};
+pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage, ModuleVariable, PendingLink};
 pub use profile::Profile;
 pub use report::{Fault, Report};
 pub use tally::Tally;

@@ -62,7 +62,9 @@ impl World {
         }
         let allowed = match block.holder {
             Holder::Managed | Holder::Pinned(_) | Holder::Registered(_) => true,
-            Holder::Device => hand == Hand::Copy || self.reaches(here.context, here.device, block.device),
+            Holder::Device | Holder::Variable(_) => {
+                hand == Hand::Copy || self.reaches(here.context, here.device, block.device)
+            }
             Holder::Pool(pool) => {
                 let pool = self.memory.pools.get(pool);
                 let set = || pool.and_then(|pool| pool.access.get(&here.device)).is_some_and(|flags| *flags != 0);

@@ -15,6 +15,7 @@ pub mod hints;
 pub mod info;
 pub mod pool;
 mod ranges;
+mod variables;
 pub mod vmm;
 
 pub use arena::Arena;
