@@ -85,7 +85,8 @@ functions! {
         cuStreamBeginCapture_v2 cuStreamGetCaptureInfo cuThreadExchangeStreamCaptureMode;
     10020:
         cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemGetAccess
-        cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle;
+        cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle cuMemExportToShareableHandle
+        cuMemImportFromShareableHandle;
     11000:
         cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2 cuFuncGetModule
         cuMemRetainAllocationHandle;

@@ -58,6 +58,10 @@ fn device_attributes_have_their_numbers() {
         (o::CONCURRENT_MANAGED_ACCESS, t::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
         (o::HOST_REGISTER_SUPPORTED, t::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
         (o::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED, t::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED),
+        (
+            o::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+            t::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        ),
         (o::MEMORY_POOLS_SUPPORTED, t::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
     ];
     pairs.iter().for_each(|(ours, theirs)| assert_eq!(*ours, *theirs as i32, "{theirs:?}"));
@@ -76,6 +80,9 @@ fn other_enums_have_their_numbers() {
     let first = sys::CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY as i32;
     assert_eq!((ours::range::READ_MOSTLY, ours::range::LAST_PREFETCH_LOCATION), (first, first + 3));
     assert_eq!(ours::advise::SET_ACCESSED_BY, sys::CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY as i32);
+    let shared = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0 as i32;
+    assert_eq!(ours::handle_type::POSIX_FILE_DESCRIPTOR, shared);
+    assert_eq!(ours::handle_type::WIN32_KMT, sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32_KMT.0 as i32);
     assert_eq!(ours::LOCATION_DEVICE, sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as i32);
     assert_eq!(ours::ACCESS_READ_WRITE, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32);
 }

@@ -106,7 +106,9 @@ fn attribute_of(profile: &Profile, number: c_int, device: usize) -> Outcome<c_in
             profile.pageable.into()
         }
         attribute::HOST_REGISTER_SUPPORTED => profile.register.into(),
-        attribute::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED => profile.vmm.into(),
+        attribute::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED | attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED => {
+            profile.vmm.into()
+        }
         attribute::MEMORY_POOLS_SUPPORTED => profile.pools.into(),
         _ => 0,
     })

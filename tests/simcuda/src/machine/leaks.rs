@@ -46,7 +46,12 @@ impl World {
         let reserved = self.memory.reservations.iter().filter(|(start, _)| !lost && !orphan(start));
         let reserved =
             reserved.map(|(start, end)| format!("addresses {start:#x}+{:#x} of cuMemAddressReserve", end - start));
-        mappings.chain(held).chain(reserved).collect()
+        let exports = self.memory.exports.iter().filter(|export| !orphan(&export.handle));
+        let exports = exports.filter(|export| {
+            self.memory.physical.get(export.handle).is_some_and(|memory| !self.device_lost(memory.device))
+        });
+        let exports = exports.map(|export| format!("descriptor of handle {:#x}, which is open", export.handle));
+        mappings.chain(held).chain(reserved).chain(exports).collect()
     }
 
     fn objects_left(&self) -> Vec<String> {

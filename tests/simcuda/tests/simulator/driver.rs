@@ -193,6 +193,12 @@ pub fn launch(function: u64, stream: u64, arguments: &[u64]) -> Done {
     ))
 }
 
+/// Closes a descriptor.
+pub fn close(descriptor: c_int) {
+    // SAFETY: the driver gave it to the test.
+    assert_eq!(unsafe { libc::close(descriptor) }, 0);
+}
+
 /// A text of the driver's.
 pub fn text_at(text: *const c_char) -> String {
     // SAFETY: the driver gave it, ended with a zero, and what it names lives.

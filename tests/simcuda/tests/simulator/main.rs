@@ -11,6 +11,7 @@ mod crowd;
 mod cubin;
 mod cudarc;
 mod driver;
+mod exports;
 mod faults;
 mod forms;
 mod host;
