@@ -65,7 +65,7 @@ functions! {
         cuCtxDisablePeerAccess cuPointerGetAttribute cuMemHostUnregister cuLaunchKernel cuCtxDestroy_v2
         cuProfilerStart cuProfilerStop;
     4010:
-        cuDeviceGetPCIBusId;
+        cuDeviceGetPCIBusId cuIpcGetMemHandle cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle;
     5050:
         cuStreamCreateWithPriority cuStreamGetPriority cuStreamGetFlags cuCtxGetStreamPriorityRange
         cuLinkComplete cuLinkDestroy;
@@ -89,7 +89,7 @@ functions! {
         cuMemImportFromShareableHandle;
     11000:
         cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2 cuFuncGetModule
-        cuMemRetainAllocationHandle;
+        cuMemRetainAllocationHandle cuIpcOpenMemHandle_v2;
     11010:
         cuEventRecordWithFlags;
     11020:

@@ -83,6 +83,11 @@ pub struct CopyAttributes {
 #[derive(Clone, Copy, Debug)]
 pub struct Uuid(pub [u8; 16]);
 
+/// `CUipcMemHandle` and `CUipcEventHandle`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle(pub [u8; 64]);
+
 /// `CUctxCreateParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -1,7 +1,9 @@
 //! Layouts, numbers and names beside those of cudarc, which were made from `cuda.h`.
 
 use super::attributes as ours;
-use super::{Access, CopyAttributes, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid, codes};
+use super::{
+    Access, CopyAttributes, IpcHandle, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid, codes,
+};
 use cudarc::driver::sys;
 use std::mem::{align_of, offset_of, size_of};
 
@@ -34,6 +36,8 @@ fn structures_are_laid_out_as_in_c() {
     places.iter().for_each(|(ours, theirs)| assert_eq!(source + ours, *theirs));
     // Of CUDA 12.8, which this cudarc does not know: three enums and two locations.
     assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<i32>() + 2 * size_of::<sys::CUmemLocation>());
+    same_layout!(IpcHandle = sys::CUipcMemHandle:);
+    same_layout!(IpcHandle = sys::CUipcEventHandle:);
     assert_eq!(size_of::<Uuid>(), size_of::<sys::CUuuid>());
     assert_eq!(size_of::<sys::CUstream>(), size_of::<u64>());
     assert_eq!(size_of::<sys::CUdeviceptr>(), size_of::<u64>());

@@ -96,6 +96,7 @@ fn attribute_of(profile: &Profile, number: c_int, device: usize) -> Outcome<c_in
         attribute::COMPUTE_CAPABILITY_MINOR => profile.capability[1],
         attribute::CAN_MAP_HOST_MEMORY
         | attribute::CONCURRENT_KERNELS
+        | attribute::IPC_EVENT_SUPPORTED
         | attribute::UNIFIED_ADDRESSING
         | attribute::STREAM_PRIORITIES_SUPPORTED
         | attribute::CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM => 1,

@@ -15,6 +15,7 @@ mod exports;
 mod faults;
 mod forms;
 mod host;
+mod ipc;
 mod library;
 mod link;
 mod lost;
