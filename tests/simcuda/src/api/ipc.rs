@@ -39,7 +39,6 @@ exports! {
 
     /// A handle of an event that was made for other processes.
     Context fn cuIpcGetEventHandle(world, here, handle: Out<IpcHandle>, event: u64) {
-        handle.check()?;
         if world.event(event, "cuIpcGetEventHandle")?.flags & INTERPROCESS == 0 {
             return Err(INVALID_HANDLE);
         }
