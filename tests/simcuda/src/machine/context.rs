@@ -33,8 +33,8 @@ pub struct Context {
     pub retained: u64,
     /// The error that every call gives from now on.
     pub lost: Option<Code>,
-    /// Devices whose memory operations of this context may use.
-    pub peers: BTreeSet<usize>,
+    /// Other contexts whose memory operations of this one may use.
+    pub peers: BTreeSet<u64>,
     /// By `CUlimit`, those that were set.
     pub limits: BTreeMap<c_int, usize>,
 }
@@ -85,9 +85,9 @@ impl World {
         }
     }
 
-    /// Whether operations of a context on `from` reach memory of device `to`.
-    pub fn reaches(&self, context: u64, from: usize, to: usize) -> bool {
-        from == to || self.contexts.get(context).is_some_and(|context| context.peers.contains(&to))
+    /// Whether operations of a context reach memory that was allocated in another.
+    pub fn reaches(&self, context: u64, other: u64) -> bool {
+        context == other || self.contexts.get(context).is_some_and(|context| context.peers.contains(&other))
     }
 
     /// Whether the context is lost or gone.
