@@ -36,12 +36,27 @@ controls! {
     /// The call number `nth` from now (1 is the next) of a function, or of any for `*`, gives `code` and does nothing.
     /// Several may be armed. Code 0 disarms those of the function; of `*`, all.
     fn simcuda_fail(function: Text, nth: u64, code: c_int) -> c_int {
-        let name = function.get().unwrap_or_default();
-        let function = Function::named(&name);
-        if function.is_none() && name != "*" {
-            return refuse(&format!("there is no function `{name}`; give a name of simcuda_names, or *"));
-        }
+        let Ok(function) = one_or_any(function) else { return -1 };
         lock().tally.arm(function, nth, Code(code));
+        0
+    }
+
+    /// Just before the call number `nth` from now (1 is the next) of a function, or of any for `*`, another program takes
+    /// so many bytes of a device's memory, or as many as are free.
+    fn simcuda_occupy(device: c_int, bytes: u64, function: Text, nth: u64) -> c_int {
+        let Ok(function) = one_or_any(function) else { return -1 };
+        let mut world = lock();
+        let Ok(device) = world.ordinal(device) else { return refuse("there is no such device") };
+        world.tally.occupy(function, nth, (device, bytes));
+        0
+    }
+
+    /// Other programs give all memory of a device back, and take none that they have not yet taken.
+    fn simcuda_vacate(device: c_int) -> c_int {
+        let mut world = lock();
+        let Ok(device) = world.ordinal(device) else { return refuse("there is no such device") };
+        world.tally.vacate(device);
+        world.devices[device].occupied = 0;
         0
     }
 
@@ -122,6 +137,16 @@ controls! {
         world.streams.wake();
         0
     }
+}
+
+/// The function of this name, or `None` for any; other names are refused.
+fn one_or_any(function: Text) -> Result<Option<Function>, c_int> {
+    let name = function.get().unwrap_or_default();
+    let found = Function::named(&name);
+    if found.is_none() && name != "*" {
+        return Err(refuse(&format!("there is no function `{name}`; give a name of simcuda_names, or *")));
+    }
+    Ok(found)
 }
 
 fn refuse(why: &str) -> c_int {

@@ -41,6 +41,7 @@ fn pass(function: Function, need: Need, body: impl FnOnce(&mut Held, Here) -> Ou
     if !held.memory.exports.is_empty() {
         held.forget_closed();
     }
+    held.occupy_before(function);
     held.tally.enter(function).map_or(Ok(()), Err)?;
     if need != Need::Nothing && !held.initialised {
         return Err(NOT_INITIALIZED);

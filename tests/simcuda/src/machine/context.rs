@@ -17,6 +17,8 @@ pub struct Device {
     pub flags: c_uint,
     /// Bytes of its memory in use, without what contexts take for themselves.
     pub used: u64,
+    /// Bytes that other programs use.
+    pub occupied: u64,
     /// The pool that `cuMemAllocAsync` takes from, once somebody asked for it.
     pub pool: Option<u64>,
     /// The pool it has had from the start.

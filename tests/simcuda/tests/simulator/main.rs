@@ -22,6 +22,7 @@ mod lost;
 mod machine;
 mod memory;
 mod missing;
+mod occupied;
 mod order;
 mod peers;
 mod plane;
