@@ -110,9 +110,11 @@ functions! {
     12030:
         cuStreamGetCaptureInfo_v3 cuFuncGetName cuKernelGetName;
     12040:
-        cuLibraryGetKernelCount cuLibraryEnumerateKernels;
+        cuLibraryGetKernelCount cuLibraryEnumerateKernels cuDeviceGetDevResource cuCtxGetDevResource
+        cuGreenCtxGetDevResource cuDevSmResourceSplitByCount cuDevResourceGenerateDesc cuGreenCtxCreate
+        cuGreenCtxDestroy cuCtxFromGreenCtx cuStreamGetGreenCtx;
     12050:
-        cuStreamGetCtx_v2 cuKernelGetLibrary cuCtxCreate_v4;
+        cuStreamGetCtx_v2 cuKernelGetLibrary cuCtxCreate_v4 cuGreenCtxStreamCreate;
     12080:
         cuEventElapsedTime_v2 cuMemcpyBatchAsync cuStreamGetDevice;
     13000:

@@ -2,7 +2,8 @@
 
 use super::attributes as ours;
 use super::{
-    Access, CopyAttributes, IpcHandle, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid, codes,
+    Access, CopyAttributes, DeviceResource, IpcHandle, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid,
+    codes,
 };
 use cudarc::driver::sys;
 use std::mem::{align_of, offset_of, size_of};
@@ -36,6 +37,9 @@ fn structures_are_laid_out_as_in_c() {
     places.iter().for_each(|(ours, theirs)| assert_eq!(source + ours, *theirs));
     // Of CUDA 12.8, which this cudarc does not know: three enums and two locations.
     assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<i32>() + 2 * size_of::<sys::CUmemLocation>());
+    // Of CUDA 12.4: a type, 92 bytes of padding, a union of 40 bytes, and a pointer.
+    assert_eq!((size_of::<DeviceResource>(), align_of::<DeviceResource>()), (144, 8));
+    assert_eq!((offset_of!(DeviceResource, sm), offset_of!(DeviceResource, next)), (96, 136));
     same_layout!(IpcHandle = sys::CUipcMemHandle:);
     same_layout!(IpcHandle = sys::CUipcEventHandle:);
     assert_eq!(size_of::<Uuid>(), size_of::<sys::CUuuid>());

@@ -10,6 +10,9 @@ use crate::machine::Profile;
 /// Attributes count up to here in CUDA 13; higher numbers are refused, unknown lower ones are 0.
 const LAST_ATTRIBUTE: c_int = 150;
 
+/// Multiprocessors of a device.
+pub(super) const MULTIPROCESSORS: u32 = 16;
+
 exports! {
     /// A device by its ordinal.
     Driver fn cuDeviceGet(world, here, device: Out<c_int>, ordinal: c_int) {
@@ -89,7 +92,7 @@ fn attribute_of(profile: &Profile, number: c_int, device: usize) -> Outcome<c_in
         attribute::WARP_SIZE | attribute::TEXTURE_PITCH_ALIGNMENT => 32,
         attribute::MAX_PITCH => super::plane::MAX_PITCH as c_int,
         attribute::TEXTURE_ALIGNMENT => 512,
-        attribute::MULTIPROCESSOR_COUNT => 16,
+        attribute::MULTIPROCESSOR_COUNT => MULTIPROCESSORS as c_int,
         attribute::ASYNC_ENGINE_COUNT => 2,
         attribute::PCI_BUS_ID => device as c_int + 1,
         attribute::COMPUTE_CAPABILITY_MAJOR => profile.capability[0],

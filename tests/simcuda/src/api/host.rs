@@ -112,7 +112,7 @@ fn register(world: &mut World, here: Here, start: u64, bytes: u64, flags: c_uint
         span: bytes,
         charged: 0,
         holder: Holder::Registered(flags),
-        context: here.context,
+        context: world.root(here.context),
         device: here.device,
         id,
         allocated: None,

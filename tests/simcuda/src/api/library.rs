@@ -120,7 +120,8 @@ pub(super) fn library_module(world: &mut World, here: Here, library: u64, call: 
 /// The module of a library in a context, which begins with the first that asks.
 fn module_of(world: &mut World, here: Here, library: u64) -> Outcome<u64> {
     world.contexts.get(here.context).ok_or(CONTEXT_IS_DESTROYED)?;
-    let same = |module: &Module| module.context == here.context && module.library == Some(library);
+    let root = world.root(here.context);
+    let same = |module: &Module| module.context == root && module.library == Some(library);
     if let Some((handle, _)) = world.modules.iter().find(|(_, module)| same(module)) {
         return Ok(handle);
     }

@@ -142,7 +142,7 @@ fn usable(world: &World) -> Outcome {
     offered(world.profile.vmm)?;
     match current::top(world.generation) {
         0 => Ok(()),
-        context => world.contexts.get(context).and_then(|context| context.lost).map_or(Ok(()), Err),
+        context => world.loss(context).map_or(Ok(()), Err),
     }
 }
 

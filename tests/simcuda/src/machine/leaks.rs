@@ -57,7 +57,9 @@ impl World {
     fn objects_left(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let streams = self.streams.all.iter().filter(|(_, stream)| stream.handle != 0 && !stream.destroyed);
-        let streams = streams.filter(|(_, stream)| !self.is_lost(stream.context));
+        // Those of a green context that ended can still be destroyed.
+        let streams =
+            streams.filter(|(_, stream)| self.contexts.get(stream.context).is_none() || !self.is_lost(stream.context));
         lines.extend(streams.map(|(lane, stream)| stream.describe(*lane)));
         let events = self.events.iter().filter(|(_, event)| !self.is_lost(event.context));
         lines.extend(events.map(|(handle, _)| format!("event {handle:#x}")));
@@ -74,6 +76,7 @@ impl World {
         let links = self.links.iter().filter(|(_, link)| !self.is_lost(link.context));
         lines.extend(links.map(|(handle, _)| format!("link {handle:#x}")));
         lines.extend(self.contexts.iter().map(|(_, context)| match context.own {
+            None if context.green.is_some() => format!("green context of device {}", context.device),
             None => format!("context of device {}, retained {} times", context.device, context.retained),
             Some(_) => format!("context of device {}, made by cuCtxCreate", context.device),
         }));

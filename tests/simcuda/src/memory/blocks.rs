@@ -106,7 +106,7 @@ impl World {
             span,
             charged,
             holder,
-            context: here.context,
+            context: self.root(here.context),
             device: here.device,
             id,
             allocated: None,

@@ -26,7 +26,8 @@ impl World {
     /// Bytes of a device that can still be allocated.
     pub fn left(&self, device: usize) -> u64 {
         let Some(found) = self.devices.get(device) else { return 0 };
-        let overhead = self.profile.overhead * self.contexts.count(|context| context.device == device);
+        let overhead =
+            self.profile.overhead * self.contexts.count(|context| context.device == device && context.green.is_none());
         self.profile.total.saturating_sub(overhead + found.used + found.occupied)
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 impl World {
     /// Adds a module and allocates its variables.
     pub fn add_module(&mut self, here: Here, image: Arc<ModuleImage>, library: Option<u64>) -> Outcome<u64> {
-        let (context, variables) = (here.context, Vec::new());
+        let (context, variables) = (self.root(here.context), Vec::new());
         let handle = self.modules.insert(Module { context, image: image.clone(), library, variables });
         for variable in &image.variables {
             let start = self.allocate(here, variable.bytes, Holder::Variable(handle)).inspect_err(|_| {

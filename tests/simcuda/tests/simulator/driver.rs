@@ -28,6 +28,9 @@ pub const ALREADY_REGISTERED: i32 = 712;
 pub const NOT_REGISTERED: i32 = 713;
 pub const NOT_PERMITTED: i32 = 800;
 pub const NOT_SUPPORTED: i32 = 801;
+pub const INVALID_RESOURCE_TYPE: i32 = 914;
+pub const INVALID_RESOURCE_CONFIGURATION: i32 = 915;
+pub const STREAM_DETACHED: i32 = 917;
 
 /// A function of the library.
 pub fn symbol<T: Copy>(name: &str) -> T {

@@ -14,6 +14,7 @@ mod driver;
 mod exports;
 mod faults;
 mod forms;
+mod green;
 mod host;
 mod ipc;
 mod library;
