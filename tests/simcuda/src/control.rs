@@ -41,8 +41,9 @@ controls! {
         0
     }
 
-    /// Just before the call number `nth` from now (1 is the next) of a function, or of any for `*`, another program takes
-    /// so many bytes of a device's memory, or as many as are free.
+    /// Another program takes so many bytes of a device's memory, or as many as are free, before a call.
+    ///
+    /// Before the call number `nth` from now (1 is the next) of a function, or of any for `*`.
     fn simcuda_occupy(device: c_int, bytes: u64, function: Text, nth: u64) -> c_int {
         let Ok(function) = one_or_any(function) else { return -1 };
         let mut world = lock();
@@ -68,7 +69,8 @@ controls! {
         }
     }
 
-    /// Calls of a function that had to wait for streams though waiting is not what they are for, such as `cuMemFree_v2`.
+    /// Calls of a function that had to wait for streams though waiting is not what they are for, such as
+    /// `cuMemFree_v2`.
     fn simcuda_waits(function: Text) -> u64 {
         let function = function.get().and_then(|name| Function::named(&name));
         function.map_or(0, |function| lock().tally.waits(function))
@@ -117,8 +119,8 @@ controls! {
         latency::set_every(nanoseconds);
     }
 
-    /// Every call of a function takes so many nanoseconds more, and so many for each MiB of its range, where it reserves,
-    /// creates, maps, unmaps or gives access to one.
+    /// Every call of a function takes so many nanoseconds more, and so many for each MiB of its range, where it
+    /// reserves, creates, maps, unmaps or gives access to one.
     fn simcuda_latency_of(function: Text, nanoseconds: u64, nanoseconds_per_mib: u64) -> c_int {
         let name = function.get().unwrap_or_default();
         let Some(function) = Function::named(&name) else {

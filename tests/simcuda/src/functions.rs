@@ -37,9 +37,9 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Compared with NVIDIA's `cuda.h` and `cudaTypedefs.h` of CUDA 13.5, name by name: a type such as `PFN_cuMemAlloc_v3020`
-    /// says since which driver a form of a function exists, and the macros of `cuda.h` say under which name it is exported.
-    /// Forms of `_ptds` and `_ptsz`, whose default stream is the thread's, are left out.
+    /// Compared with NVIDIA's `cuda.h` and `cudaTypedefs.h` of CUDA 13.5, name by name: a type such as
+    /// `PFN_cuMemAlloc_v3020` says since which driver a form of a function exists, and the macros of `cuda.h` say under
+    /// which name it is exported. Forms of `_ptds` and `_ptsz`, whose default stream is the thread's, are left out.
     2000:
         cuInit cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute cuDeviceComputeCapability
         cuCtxGetDevice cuCtxSynchronize cuMemFreeHost cuStreamCreate cuStreamQuery cuStreamSynchronize cuEventCreate

@@ -96,8 +96,9 @@ impl Simulator {
         assert_eq!(done, 0, "{}", self.read(self.error));
     }
 
-    /// Just before the call number `nth` from now, 1 the next, of a function, or of any for `*`, another program takes so
-    /// many bytes of a device's memory, or as many as are free.
+    /// Another program takes so many bytes of a device's memory, or as many as are free, before a call.
+    ///
+    /// Before the call number `nth` from now, 1 the next, of a function, or of any for `*`.
     pub fn occupy(&self, device: i32, bytes: u64, function: &str, nth: u64) {
         // SAFETY: a string that ends with a zero, and numbers.
         let done = with(function, |function| unsafe { (self.occupy)(device, bytes, function, nth) });
@@ -182,7 +183,8 @@ impl Simulator {
         unsafe { (self.latency)(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) }
     }
 
-    /// Every call of a function takes so long on top, and so long for each MiB of its range. A change ends the waits of calls under way.
+    /// Every call of a function takes so long on top, and so long for each MiB of its range. A change ends the waits of
+    /// calls under way.
     pub fn latency_of(&self, function: &str, time: std::time::Duration, of_mib: std::time::Duration) {
         let [time, of_mib] = [time, of_mib].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         // SAFETY: a string that ends with a zero, and numbers.

@@ -13,7 +13,8 @@ use crate::streams::{synchronise, wait_for};
 const API_VERSION: c_uint = 3020;
 
 /// `CU_LIMIT_STACK_SIZE`, `PRINTF_FIFO_SIZE`, `MALLOC_HEAP_SIZE`, `DEV_RUNTIME_SYNC_DEPTH`,
-/// `DEV_RUNTIME_PENDING_LAUNCH_COUNT`, `MAX_L2_FETCH_GRANULARITY`, `PERSISTING_L2_CACHE_SIZE`: by number, as they begin.
+/// `DEV_RUNTIME_PENDING_LAUNCH_COUNT`, `MAX_L2_FETCH_GRANULARITY`, `PERSISTING_L2_CACHE_SIZE`: by number, as they
+/// begin.
 const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 128, 0];
 
 exports! {
@@ -179,8 +180,8 @@ pub(super) fn exists(world: &mut Held, context: u64, call: &str) -> Outcome {
     Err(CONTEXT_IS_DESTROYED)
 }
 
-/// Ends a context and all in it. What nobody gave back before is a leak; of a lost context nobody could. Memory of pools
-/// ends with a device's primary context only.
+/// Ends a context and all in it. What nobody gave back before is a leak; of a lost context nobody could. Memory of
+/// pools ends with a device's primary context only.
 pub(super) fn destroy(held: &mut Held, handle: u64, device: usize, call: &str) -> Outcome {
     let targets = held.targets_of_context(handle);
     wait_for(held, &targets, call)?;

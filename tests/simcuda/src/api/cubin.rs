@@ -1,8 +1,9 @@
 //! Names of kernels, and variables, in machine code: a cubin is an ELF file of NVIDIA's machine.
 //!
-//! Upward: [`read`] an image that begins as an ELF file does. Code is not looked at: kernels that are not known do nothing.
-//! From below: the headers of sections; the code of a kernel lies in `.text.NAME`, and each symbol of an object in a section
-//! of global or constant memory is a variable.
+//! Upward: [`read`] an image that begins as an ELF file does. Code is not looked at: kernels that are not known do
+//! nothing.
+//! From below: the headers of sections; the code of a kernel lies in `.text.NAME`, and each symbol of an object in a
+//! section of global or constant memory is a variable.
 
 use crate::abi::codes::INVALID_IMAGE;
 use crate::abi::{In, Outcome};

@@ -1,7 +1,7 @@
 //! Variables that a PTX text declares.
 //!
-//! Upward: [`variables`] of a text without comments. Initial values are numbers; a variable that has another one, such as the
-//! address of something, begins as zeros.
+//! Upward: [`variables`] of a text without comments. Initial values are numbers; a variable that has another one, such
+//! as the address of something, begins as zeros.
 
 use super::ptx::bytes_of;
 use crate::machine::ModuleVariable;

@@ -50,8 +50,9 @@ exports! {
         put(world, resource, part, kind)
     }
 
-    /// Splits multiprocessors into groups of one size, as many as there is room for; what is left is no group. Null in place
-    /// of groups asks how many there would be.
+    /// Splits multiprocessors into groups of one size, as many as there is room for.
+    ///
+    /// What is left is no group. Null in place of groups asks how many there would be.
     Driver fn cuDevSmResourceSplitByCount(
         world, here, groups: Out<DeviceResource>, count: Out<c_uint>, input: In<DeviceResource>,
         rest: Out<DeviceResource>, flags: c_uint, least: c_uint,

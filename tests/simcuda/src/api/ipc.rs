@@ -19,7 +19,9 @@ const MEMORY: [u8; 8] = *b"simcudaM";
 const EVENT: [u8; 8] = *b"simcudaE";
 
 exports! {
-    /// A handle of a block of `cuMemAlloc`, by its first byte; each block has another. No other memory has one.
+    /// A handle of a block of `cuMemAlloc`, by its first byte.
+    ///
+    /// Each block has another; no other memory has one.
     Context fn cuIpcGetMemHandle(world, here, handle: Out<IpcHandle>, pointer: u64) {
         let block = world.memory.blocks.get(&pointer).filter(|block| block.holder == Holder::Device);
         handle.put(made(MEMORY, block.ok_or(INVALID_VALUE)?.id))

@@ -1,5 +1,5 @@
-//! Modules and launches. PTX, which is text, and machine code have the kernels that they name; any other image has all that are known
-//! here.
+//! Modules and launches. PTX, which is text, and machine code have the kernels that they name; any other image has all
+//! that are known here.
 
 use super::{cubin, ptx, valid};
 use crate::abi::codes::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_PERMITTED};
@@ -24,7 +24,9 @@ exports! {
         load(world, here, module, image)
     }
 
-    /// Ends a module, its functions, and its variables once nothing runs on them. Modules of libraries end with their library.
+    /// Ends a module, its functions, and its variables once nothing runs on them.
+    ///
+    /// Modules of libraries end with their library.
     Context fn cuModuleUnload(world, here, module: u64) {
         find(world, module, "cuModuleUnload")?;
         let library = |of: &Module| of.library.is_some();

@@ -1,6 +1,7 @@
 //! Libraries: code that belongs to no context, and the modules and functions that contexts have of it.
 //!
-//! Options are ignored. A library is loaded lazily: a context has nothing of it before it asks for a module or function.
+//! Options are ignored. A library is loaded lazily: a context has nothing of it before it asks for a module or
+//! function.
 
 use super::launch::{end_modules, read_image};
 use crate::abi::codes::{CONTEXT_IS_DESTROYED, INVALID_HANDLE, INVALID_VALUE, NOT_FOUND};

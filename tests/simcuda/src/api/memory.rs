@@ -25,8 +25,9 @@ exports! {
         pointer.put(world.allocate(here, bytes as u64, Holder::Device)?)
     }
 
-    /// Frees a block of any call that allocates device memory, when the operations on it are done. The thread's context
-    /// may be another than the block's, or none.
+    /// Frees a block of any call that allocates device memory, when the operations on it are done.
+    ///
+    /// The thread's context may be another than the block's, or none.
     Driver fn cuMemFree_v2(world, here, pointer: u64) {
         let here = place(world, pointer)?;
         world.forbidden_in_capture()?;
@@ -50,7 +51,7 @@ fn freed_here(holder: Holder) -> bool {
     matches!(holder, Holder::Device | Holder::Managed | Holder::Pool(_))
 }
 
-/// The block's context. Memory of a pool is the device's: it is freed in the thread's, where there is one.
+/// The block's context; for memory of a pool, which is the device's, the thread's where it has one.
 fn place(held: &mut Held, pointer: u64) -> Outcome<Here> {
     let thread = if current::top(held.generation) == 0 { None } else { Some(of_thread(held)?) };
     find_to_free(held, pointer, Function::cuMemFree_v2.name(), freed_here)?;

@@ -1,8 +1,8 @@
 //! Contexts that a program makes for itself, beside the primary context of a device.
 //!
-//! Each has streams, events, modules, limits and memory of its own: launches and memsets of one context do not reach what
-//! `cuMemAlloc` gave another, also on the same device, and copies do. Memory of pools, pages, managed memory and the host's
-//! is every context's.
+//! Each has streams, events, modules, limits and memory of its own: launches and memsets of one context do not reach
+//! what `cuMemAlloc` gave another, also on the same device, and copies do. Memory of pools, pages, managed memory and
+//! the host's is every context's.
 
 use super::context::{destroy, exists};
 use super::valid;

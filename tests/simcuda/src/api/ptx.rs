@@ -1,8 +1,8 @@
 //! The heads of kernels in PTX.
 //!
-//! Upward: [`read`] an image, or the [`names`] of a text's kernels. A text that the driver would not take is refused: the
-//! header must be there, and a kernel that is known here must take the parameters that it takes here, by number and size. So
-//! a launch reads as many arguments as the kernel has, each as long as it says.
+//! Upward: [`read`] an image, or the [`names`] of a text's kernels. A text that the driver would not take is refused:
+//! the header must be there, and a kernel that is known here must take the parameters that it takes here, by number and
+//! size. So a launch reads as many arguments as the kernel has, each as long as it says.
 //! From below: the kernels that are known, and `declarations` for variables. Bodies are not looked at.
 
 use super::declarations::variables;

@@ -112,7 +112,8 @@ exports! {
         launch(world, here, stream, function, argument)
     }
 
-    /// As above; `mode` is how the thread that calls waits for its work: blocked 0, spinning 1. It changes nothing here.
+    /// As above; `mode` is how the thread that calls waits for its work: blocked 0, spinning 1. It changes nothing
+    /// here.
     Context fn cuLaunchHostFunc_v2(world, here, stream: u64, function: Callback, argument: usize, mode: c_uint) {
         valid(mode <= 1)?;
         launch(world, here, stream, function, argument)

@@ -119,7 +119,9 @@ exports! {
         descriptor.put(world.export(handle, kind)?)
     }
 
-    /// One more holder of the memory behind a descriptor: the same handle. Memory of other processes is not supported.
+    /// One more holder of the memory behind a descriptor: the same handle.
+    ///
+    /// Memory of other processes is not supported.
     Driver fn cuMemImportFromShareableHandle(world, here, handle: Out<u64>, descriptor: usize, kind: c_int) {
         usable(world)?;
         handle.check()?;

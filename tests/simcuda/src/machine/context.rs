@@ -1,7 +1,7 @@
 //! Devices and their contexts.
 //!
-//! Upward: a primary context lives while it is retained, one that a program made until it is destroyed; a lost one gives
-//! its error to every call until then.
+//! Upward: a primary context lives while it is retained, one that a program made until it is destroyed; a lost one
+//! gives its error to every call until then.
 
 use super::{GreenPart, World};
 use crate::abi::codes::{INVALID_CONTEXT, INVALID_DEVICE, OUT_OF_MEMORY};

@@ -1,7 +1,7 @@
 //! Green contexts: a part of a device's multiprocessors, in the address space of its primary context.
 //!
-//! Upward: [`World::root`] says whose memory, events and modules those of a context are. Work takes as long in a part of a
-//! device as in all of it.
+//! Upward: [`World::root`] says whose memory, events and modules those of a context are. Work takes as long in a part
+//! of a device as in all of it.
 
 use super::{Kind, Table, World};
 
@@ -54,7 +54,7 @@ impl GreenContexts {
 }
 
 impl World {
-    /// The context whose memory, events and modules a context uses: of a green one the primary context of its device.
+    /// The context whose memory, events and modules a context uses: a green one uses its primary context's.
     pub fn root(&self, context: u64) -> u64 {
         self.contexts.get(context).and_then(|found| found.green).map_or(context, |green| green.primary)
     }

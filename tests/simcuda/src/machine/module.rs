@@ -44,8 +44,10 @@ impl ModuleImage {
         self.all().find(|(number, _)| *number == kernel).map(|(_, name)| name)
     }
 
-    /// Numbers and names of all its kernels. The number of a known one is its place in [`KERNELS`]; others count on from
-    /// its length, by their place in the image.
+    /// Numbers and names of all its kernels.
+    ///
+    /// The number of a known one is its place in [`KERNELS`]; others count on from its length, by their place in the
+    /// image.
     pub fn all(&self) -> impl Iterator<Item = (usize, &CStr)> {
         self.kernels.iter().enumerate().map(|(at, name)| {
             let known = KERNELS.iter().position(|(known, ..)| known.as_bytes() == name.to_bytes());

@@ -1,7 +1,7 @@
 //! Calls counted, failures armed, and memory that others take between two calls.
 //!
-//! Upward: [`Tally::enter`] counts a call and says which error it shall give; [`Tally::occupied`] says what memory is taken
-//! before it.
+//! Upward: [`Tally::enter`] counts a call and says which error it shall give; [`Tally::occupied`] says what memory is
+//! taken before it.
 //! From below: [`Function`], the table of all functions.
 
 use crate::abi::Code;

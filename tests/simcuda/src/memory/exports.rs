@@ -2,8 +2,8 @@
 //!
 //! Upward: [`World::export`] and [`World::import`]; memory lives while one of its descriptors is open
 //! ([`World::forget_closed`]).
-//! From below: a descriptor is one end of a pair of sockets. The other end, kept here, ends when the caller has closed all
-//! copies; `/proc` says which socket a number is.
+//! From below: a descriptor is one end of a pair of sockets. The other end, kept here, ends when the caller has closed
+//! all copies; `/proc` says which socket a number is.
 
 use crate::abi::codes::{INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
 use crate::abi::{Outcome, c_int};

@@ -88,7 +88,8 @@ fn exports_need_memory_that_was_made_for_them() {
     let machine = Machine::discrete();
     let (plain, handle) = (create(0, PAGE).expect("memory"), sharing(DESCRIPTOR).expect("memory"));
     assert_eq!(export(plain), Err(INVALID_VALUE));
-    let with = |kind: c_int, flags: c_ulonglong| make!(cuMemExportToShareableHandle -> c_int; handle => u64, kind => c_int, flags => c_ulonglong);
+    type Flags = c_ulonglong;
+    let with = |kind: c_int, flags: Flags| make!(cuMemExportToShareableHandle -> c_int; handle => u64, kind => c_int, flags => Flags);
     assert_eq!([with(1, 1), with(0, 0), with(2, 0), with(3, 0)], [Err(INVALID_VALUE); 4]);
     let nowhere = call!(cuMemExportToShareableHandle(0 => usize, handle => u64, 1 => c_int, 0 => c_ulonglong));
     assert_eq!(nowhere, Err(INVALID_VALUE));

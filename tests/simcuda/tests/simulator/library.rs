@@ -65,7 +65,8 @@ fn a_library_counts_and_lists_its_kernels() {
     unload_library(text).and(unload_library(any)).expect("libraries");
 }
 
-/// Kernels that the simulator does not know have names and figures, and do nothing; those that it knows do what they do.
+/// Kernels that the simulator does not know have names and figures, and do nothing; those that it knows do what they
+/// do.
 #[test]
 fn machine_code_has_the_kernels_that_it_names() {
     let _machine = Machine::discrete();

@@ -78,8 +78,9 @@ fn either_result_may_be_unwanted_and_not_both() {
     let (mut only_pointer, mut only_bytes) = (0_u64, 0_usize);
     let name = c"num".as_ptr();
     call!(cuModuleGetGlobal_v2(&mut only_pointer => *mut u64, 0 => usize, module => u64, name => *const c_char))
-        .and(call!(cuModuleGetGlobal_v2(0 => usize, &mut only_bytes => *mut usize, module => u64, name => *const c_char)))
-        .expect("one of them");
+        .expect("the place");
+    call!(cuModuleGetGlobal_v2(0 => usize, &mut only_bytes => *mut usize, module => u64, name => *const c_char))
+        .expect("the length");
     assert_eq!((only_pointer, only_bytes), (pointer, 4));
     let neither = call!(cuModuleGetGlobal_v2(0 => usize, 0 => usize, module => u64, name => *const c_char));
     let nameless = call!(cuModuleGetGlobal_v2(&mut only_pointer => *mut u64, 0 => usize, module => u64, 0 => usize));
