@@ -36,12 +36,28 @@ controls! {
     /// The call number `nth` from now (1 is the next) of a function, or of any for `*`, gives `code` and does nothing.
     /// Several may be armed. Code 0 disarms those of the function; of `*`, all.
     fn simcuda_fail(function: Text, nth: u64, code: c_int) -> c_int {
-        let name = function.get().unwrap_or_default();
-        let function = Function::named(&name);
-        if function.is_none() && name != "*" {
-            return refuse(&format!("there is no function `{name}`; give a name of simcuda_names, or *"));
-        }
+        let Ok(function) = one_or_any(function) else { return -1 };
         lock().tally.arm(function, nth, Code(code));
+        0
+    }
+
+    /// Another program takes so many bytes of a device's memory, or as many as are free, before a call.
+    ///
+    /// Before the call number `nth` from now (1 is the next) of a function, or of any for `*`.
+    fn simcuda_occupy(device: c_int, bytes: u64, function: Text, nth: u64) -> c_int {
+        let Ok(function) = one_or_any(function) else { return -1 };
+        let mut world = lock();
+        let Ok(device) = world.ordinal(device) else { return refuse("there is no such device") };
+        world.tally.occupy(function, nth, (device, bytes));
+        0
+    }
+
+    /// Other programs give all memory of a device back, and take none that they have not yet taken.
+    fn simcuda_vacate(device: c_int) -> c_int {
+        let mut world = lock();
+        let Ok(device) = world.ordinal(device) else { return refuse("there is no such device") };
+        world.tally.vacate(device);
+        world.devices[device].occupied = 0;
         0
     }
 
@@ -53,7 +69,8 @@ controls! {
         }
     }
 
-    /// Calls of a function that had to wait for streams though waiting is not what they are for, such as `cuMemFree_v2`.
+    /// Calls of a function that had to wait for streams though waiting is not what they are for, such as
+    /// `cuMemFree_v2`.
     fn simcuda_waits(function: Text) -> u64 {
         let function = function.get().and_then(|name| Function::named(&name));
         function.map_or(0, |function| lock().tally.waits(function))
@@ -77,7 +94,9 @@ controls! {
 
     /// What is still allocated, created, mapped or retained, a line each.
     fn simcuda_leaks(buffer: Out<c_char>, room: usize) -> usize {
-        put_text(buffer, room, &lock().leaks().join("\n"))
+        let mut world = lock();
+        world.forget_closed();
+        put_text(buffer, room, &world.leaks().join("\n"))
     }
 
     /// Streams start no operations from now on.
@@ -100,8 +119,8 @@ controls! {
         latency::set_every(nanoseconds);
     }
 
-    /// Every call of a function takes so many nanoseconds more, and so many for each MiB of its range, where it reserves,
-    /// creates, maps, unmaps or gives access to one.
+    /// Every call of a function takes so many nanoseconds more, and so many for each MiB of its range, where it
+    /// reserves, creates, maps, unmaps or gives access to one.
     fn simcuda_latency_of(function: Text, nanoseconds: u64, nanoseconds_per_mib: u64) -> c_int {
         let name = function.get().unwrap_or_default();
         let Some(function) = Function::named(&name) else {
@@ -120,6 +139,16 @@ controls! {
         world.streams.wake();
         0
     }
+}
+
+/// The function of this name, or `None` for any; other names are refused.
+fn one_or_any(function: Text) -> Result<Option<Function>, c_int> {
+    let name = function.get().unwrap_or_default();
+    let found = Function::named(&name);
+    if found.is_none() && name != "*" {
+        return Err(refuse(&format!("there is no function `{name}`; give a name of simcuda_names, or *")));
+    }
+    Ok(found)
 }
 
 fn refuse(why: &str) -> c_int {

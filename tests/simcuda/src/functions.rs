@@ -37,9 +37,9 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Compared with NVIDIA's `cuda.h` and `cudaTypedefs.h` of CUDA 13.5, name by name: a type such as `PFN_cuMemAlloc_v3020`
-    /// says since which driver a form of a function exists, and the macros of `cuda.h` say under which name it is exported.
-    /// Forms of `_ptds` and `_ptsz`, whose default stream is the thread's, are left out.
+    /// Compared with NVIDIA's `cuda.h` and `cudaTypedefs.h` of CUDA 13.5, name by name: a type such as
+    /// `PFN_cuMemAlloc_v3020` says since which driver a form of a function exists, and the macros of `cuda.h` say under
+    /// which name it is exported. Forms of `_ptds` and `_ptsz`, whose default stream is the thread's, are left out.
     2000:
         cuInit cuDeviceGet cuDeviceGetCount cuDeviceGetName cuDeviceGetAttribute cuDeviceComputeCapability
         cuCtxGetDevice cuCtxSynchronize cuMemFreeHost cuStreamCreate cuStreamQuery cuStreamSynchronize cuEventCreate
@@ -58,14 +58,14 @@ functions! {
         cuMemHostGetDevicePointer_v2 cuMemcpyHtoD_v2 cuMemcpyHtoDAsync_v2 cuMemcpyDtoH_v2 cuMemcpyDtoHAsync_v2
         cuMemcpyDtoD_v2 cuMemcpyDtoDAsync_v2 cuMemsetD8_v2 cuMemsetD8Async cuMemsetD32_v2 cuMemsetD32Async
         cuStreamWaitEvent cuCtxGetApiVersion cuCtxCreate_v2 cuMemAllocPitch_v2 cuMemcpy2D_v2
-        cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2;
+        cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2 cuModuleGetGlobal_v2;
     4000:
         cuCtxGetCurrent cuCtxSetCurrent cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuStreamDestroy_v2 cuEventDestroy_v2
         cuMemcpy cuMemcpyAsync cuMemcpyPeer cuMemcpyPeerAsync cuDeviceCanAccessPeer cuCtxEnablePeerAccess
         cuCtxDisablePeerAccess cuPointerGetAttribute cuMemHostUnregister cuLaunchKernel cuCtxDestroy_v2
         cuProfilerStart cuProfilerStop;
     4010:
-        cuDeviceGetPCIBusId;
+        cuDeviceGetPCIBusId cuIpcGetMemHandle cuIpcCloseMemHandle cuIpcGetEventHandle cuIpcOpenEventHandle;
     5050:
         cuStreamCreateWithPriority cuStreamGetPriority cuStreamGetFlags cuCtxGetStreamPriorityRange
         cuLinkComplete cuLinkDestroy;
@@ -86,10 +86,11 @@ functions! {
         cuStreamBeginCapture_v2 cuStreamGetCaptureInfo cuThreadExchangeStreamCaptureMode;
     10020:
         cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemGetAccess
-        cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle;
+        cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle cuMemExportToShareableHandle
+        cuMemImportFromShareableHandle;
     11000:
         cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2 cuFuncGetModule
-        cuMemRetainAllocationHandle;
+        cuMemRetainAllocationHandle cuIpcOpenMemHandle_v2;
     11010:
         cuEventRecordWithFlags;
     11020:
@@ -104,15 +105,17 @@ functions! {
         cuLaunchKernelEx;
     12000:
         cuGetProcAddress_v2 cuStreamGetId cuCtxGetId cuLibraryLoadData cuLibraryUnload cuLibraryGetKernel
-        cuLibraryGetModule cuKernelGetFunction cuKernelGetAttribute;
+        cuLibraryGetModule cuKernelGetFunction cuKernelGetAttribute cuLibraryGetGlobal;
     12020:
         cuMemPrefetchAsync_v2 cuMemAdvise_v2;
     12030:
-        cuStreamGetCaptureInfo_v3;
+        cuStreamGetCaptureInfo_v3 cuFuncGetName cuKernelGetName;
     12040:
-        cuLibraryGetKernelCount cuLibraryEnumerateKernels;
+        cuLibraryGetKernelCount cuLibraryEnumerateKernels cuDeviceGetDevResource cuCtxGetDevResource
+        cuGreenCtxGetDevResource cuDevSmResourceSplitByCount cuDevResourceGenerateDesc cuGreenCtxCreate
+        cuGreenCtxDestroy cuCtxFromGreenCtx cuStreamGetGreenCtx;
     12050:
-        cuStreamGetCtx_v2 cuKernelGetLibrary cuCtxCreate_v4;
+        cuStreamGetCtx_v2 cuKernelGetLibrary cuCtxCreate_v4 cuGreenCtxStreamCreate;
     12080:
         cuEventElapsedTime_v2 cuMemcpyBatchAsync cuStreamGetDevice;
     13000:

@@ -38,6 +38,10 @@ fn pass(function: Function, need: Need, body: impl FnOnce(&mut Held, Here) -> Ou
     }
     latency::before();
     let mut held = lock();
+    if !held.memory.exports.is_empty() {
+        held.forget_closed();
+    }
+    held.occupy_before(function);
     held.tally.enter(function).map_or(Ok(()), Err)?;
     if need != Need::Nothing && !held.initialised {
         return Err(NOT_INITIALIZED);

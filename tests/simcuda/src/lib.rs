@@ -17,11 +17,11 @@
 //!
 //! A panic in here is a mistake of the simulation: it cannot cross into C, and aborts the process with its message.
 //!
-//! What is not simulated: graphs with memory of their own, arrays and textures, sharing between processes, memory that
-//! only one of a device's contexts reaches, contexts with a part of a device, linking of anything but PTX, kernels but the
-//! seven of `streams::kernels`, whose code is ours and not the module's. Where `cuda.h` leaves room the strict reading holds:
-//! a wait of `cuMemFree` orders nothing, blocks are aligned to 512 bytes and no more, addresses come back late, and a
-//! stream is not done before the host was told so. Only on 64-bit Linux; elsewhere the library is empty.
+//! What is not simulated: graphs with memory of their own, arrays and textures, sharing between processes, the time
+//! that work takes in a part of a device, linking of anything but PTX, kernels but the seven of `streams::kernels`,
+//! whose code is ours and not the module's. Where `cuda.h` leaves room the strict reading holds: a wait of `cuMemFree`
+//! orders nothing, blocks are aligned to 512 bytes and no more, addresses come back late, and a stream is not done
+//! before the host was told so. Only on 64-bit Linux; elsewhere the library is empty.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod abi;

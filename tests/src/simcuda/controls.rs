@@ -16,6 +16,8 @@ pub struct Simulator {
     reset: unsafe extern "C" fn(*const c_char) -> c_int,
     error: Reader,
     fail: unsafe extern "C" fn(*const c_char, u64, c_int) -> c_int,
+    occupy: unsafe extern "C" fn(c_int, u64, *const c_char, u64) -> c_int,
+    vacate: unsafe extern "C" fn(c_int) -> c_int,
     calls: unsafe extern "C" fn(*const c_char) -> u64,
     waits: unsafe extern "C" fn(*const c_char) -> u64,
     names: Reader,
@@ -45,6 +47,8 @@ impl Simulator {
             reset: symbol("simcuda_reset"),
             error: symbol("simcuda_error"),
             fail: symbol("simcuda_fail"),
+            occupy: symbol("simcuda_occupy"),
+            vacate: symbol("simcuda_vacate"),
             calls: symbol("simcuda_calls"),
             waits: symbol("simcuda_waits"),
             names: symbol("simcuda_names"),
@@ -89,6 +93,22 @@ impl Simulator {
     pub fn fail(&self, function: &str, nth: u64, code: i32) {
         // SAFETY: a string that ends with a zero.
         let done = with(function, |function| unsafe { (self.fail)(function, nth, code) });
+        assert_eq!(done, 0, "{}", self.read(self.error));
+    }
+
+    /// Another program takes so many bytes of a device's memory, or as many as are free, before a call.
+    ///
+    /// Before the call number `nth` from now, 1 the next, of a function, or of any for `*`.
+    pub fn occupy(&self, device: i32, bytes: u64, function: &str, nth: u64) {
+        // SAFETY: a string that ends with a zero, and numbers.
+        let done = with(function, |function| unsafe { (self.occupy)(device, bytes, function, nth) });
+        assert_eq!(done, 0, "{}", self.read(self.error));
+    }
+
+    /// Other programs give all memory of a device back, and take none that they have not yet taken.
+    pub fn vacate(&self, device: i32) {
+        // SAFETY: it takes a number.
+        let done = unsafe { (self.vacate)(device) };
         assert_eq!(done, 0, "{}", self.read(self.error));
     }
 
@@ -163,7 +183,8 @@ impl Simulator {
         unsafe { (self.latency)(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) }
     }
 
-    /// Every call of a function takes so long on top, and so long for each MiB of its range. A change ends the waits of calls under way.
+    /// Every call of a function takes so long on top, and so long for each MiB of its range. A change ends the waits of
+    /// calls under way.
     pub fn latency_of(&self, function: &str, time: std::time::Duration, of_mib: std::time::Duration) {
         let [time, of_mib] = [time, of_mib].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         // SAFETY: a string that ends with a zero, and numbers.

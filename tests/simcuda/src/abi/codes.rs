@@ -60,6 +60,9 @@ codes! {
     STREAM_CAPTURE_IMPLICIT 906 c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" c"operation would make the legacy stream depend on a capturing blocking stream"
     CAPTURED_EVENT 907 c"CUDA_ERROR_CAPTURED_EVENT" c"operation not permitted on an event last recorded in a capturing stream"
     STREAM_CAPTURE_WRONG_THREAD 908 c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD" c"attempt to terminate a thread-local capture sequence from another thread"
+    INVALID_RESOURCE_TYPE 914 c"CUDA_ERROR_INVALID_RESOURCE_TYPE" c"invalid resource type"
+    INVALID_RESOURCE_CONFIGURATION 915 c"CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION" c"invalid resource configuration"
+    STREAM_DETACHED 917 c"CUDA_ERROR_STREAM_DETACHED" c"operation not permitted on a stream in a detached state"
     UNKNOWN 999 c"CUDA_ERROR_UNKNOWN" c"unknown error"
 }
 

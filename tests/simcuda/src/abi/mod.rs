@@ -16,6 +16,6 @@ pub use codes::{Code, Outcome};
 pub use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 pub use pointers::{In, Out, Text, put_text};
 pub use structs::{
-    Access, ContextParameters, CopyAttributes, LaunchConfig, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties,
-    Uuid,
+    Access, ContextParameters, CopyAttributes, DeviceResource, IpcHandle, LaunchConfig, Location, PlaneCopy, PlaneEnd,
+    PoolProperties, Properties, Uuid,
 };

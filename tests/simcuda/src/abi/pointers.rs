@@ -152,6 +152,11 @@ impl Text {
         Text(text.as_ptr())
     }
 
+    /// A string that stays where it is for as long as the caller may read it.
+    pub fn lent(text: &CStr) -> Text {
+        Text(text.as_ptr())
+    }
+
     /// No string.
     pub const NONE: Text = Text(core::ptr::null());
 

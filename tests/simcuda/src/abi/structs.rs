@@ -83,6 +83,32 @@ pub struct CopyAttributes {
 #[derive(Clone, Copy, Debug)]
 pub struct Uuid(pub [u8; 16]);
 
+/// `CUipcMemHandle` and `CUipcEventHandle`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct IpcHandle(pub [u8; 64]);
+
+/// `CUdevResource`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DeviceResource {
+    /// `CUdevResourceType`: 1 is multiprocessors, 0 nothing.
+    pub kind: c_int,
+    /// The driver's own.
+    pub hidden: [c_uint; 23],
+    /// `CUdevSmResource`: how many, the least group, what groups are multiples of, flags, domain.
+    pub sm: [c_uint; 5],
+    /// What other kinds have more.
+    pub rest: [c_uint; 5],
+    /// A further resource.
+    pub next: usize,
+}
+
+impl DeviceResource {
+    /// Nothing.
+    pub const NONE: DeviceResource = DeviceResource { kind: 0, hidden: [0; 23], sm: [0; 5], rest: [0; 5], next: 0 };
+}
+
 /// `CUctxCreateParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -1,7 +1,10 @@
 //! Layouts, numbers and names beside those of cudarc, which were made from `cuda.h`.
 
 use super::attributes as ours;
-use super::{Access, CopyAttributes, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid, codes};
+use super::{
+    Access, CopyAttributes, DeviceResource, IpcHandle, Location, PlaneCopy, PlaneEnd, PoolProperties, Properties, Uuid,
+    codes,
+};
 use cudarc::driver::sys;
 use std::mem::{align_of, offset_of, size_of};
 
@@ -34,6 +37,11 @@ fn structures_are_laid_out_as_in_c() {
     places.iter().for_each(|(ours, theirs)| assert_eq!(source + ours, *theirs));
     // Of CUDA 12.8, which this cudarc does not know: three enums and two locations.
     assert_eq!(size_of::<CopyAttributes>(), 2 * size_of::<i32>() + 2 * size_of::<sys::CUmemLocation>());
+    // Of CUDA 12.4: a type, 92 bytes of padding, a union of 40 bytes, and a pointer.
+    assert_eq!((size_of::<DeviceResource>(), align_of::<DeviceResource>()), (144, 8));
+    assert_eq!((offset_of!(DeviceResource, sm), offset_of!(DeviceResource, next)), (96, 136));
+    same_layout!(IpcHandle = sys::CUipcMemHandle:);
+    same_layout!(IpcHandle = sys::CUipcEventHandle:);
     assert_eq!(size_of::<Uuid>(), size_of::<sys::CUuuid>());
     assert_eq!(size_of::<sys::CUstream>(), size_of::<u64>());
     assert_eq!(size_of::<sys::CUdeviceptr>(), size_of::<u64>());
@@ -58,6 +66,10 @@ fn device_attributes_have_their_numbers() {
         (o::CONCURRENT_MANAGED_ACCESS, t::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
         (o::HOST_REGISTER_SUPPORTED, t::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
         (o::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED, t::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED),
+        (
+            o::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+            t::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        ),
         (o::MEMORY_POOLS_SUPPORTED, t::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
     ];
     pairs.iter().for_each(|(ours, theirs)| assert_eq!(*ours, *theirs as i32, "{theirs:?}"));
@@ -76,6 +88,9 @@ fn other_enums_have_their_numbers() {
     let first = sys::CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY as i32;
     assert_eq!((ours::range::READ_MOSTLY, ours::range::LAST_PREFETCH_LOCATION), (first, first + 3));
     assert_eq!(ours::advise::SET_ACCESSED_BY, sys::CUmem_advise::CU_MEM_ADVISE_SET_ACCESSED_BY as i32);
+    let shared = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0 as i32;
+    assert_eq!(ours::handle_type::POSIX_FILE_DESCRIPTOR, shared);
+    assert_eq!(ours::handle_type::WIN32_KMT, sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_WIN32_KMT.0 as i32);
     assert_eq!(ours::LOCATION_DEVICE, sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as i32);
     assert_eq!(ours::ACCESS_READ_WRITE, sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32);
 }

@@ -13,7 +13,8 @@ use crate::streams::{synchronise, wait_for};
 const API_VERSION: c_uint = 3020;
 
 /// `CU_LIMIT_STACK_SIZE`, `PRINTF_FIFO_SIZE`, `MALLOC_HEAP_SIZE`, `DEV_RUNTIME_SYNC_DEPTH`,
-/// `DEV_RUNTIME_PENDING_LAUNCH_COUNT`, `MAX_L2_FETCH_GRANULARITY`, `PERSISTING_L2_CACHE_SIZE`: by number, as they begin.
+/// `DEV_RUNTIME_PENDING_LAUNCH_COUNT`, `MAX_L2_FETCH_GRANULARITY`, `PERSISTING_L2_CACHE_SIZE`: by number, as they
+/// begin.
 const LIMITS: [usize; 7] = [1024, 1 << 20, 8 << 20, 2, 2048, 128, 0];
 
 exports! {
@@ -21,24 +22,13 @@ exports! {
     Driver fn cuDevicePrimaryCtxRetain(world, here, context: Out<u64>, device: c_int) {
         let device = world.ordinal(device)?;
         context.check()?;
-        if let Some(handle) = world.devices[device].context {
-            world.contexts.get_mut(handle).into_iter().for_each(|found| found.retained += 1);
-            return context.put(handle);
-        }
-        let handle = world.contexts.insert(Context::new(device, None));
-        world.devices[device].context = Some(handle);
-        context.put(handle)
+        context.put(retain_primary(world, device))
     }
 
     /// One holder less. With the last one everything in the context ends.
     Driver fn cuDevicePrimaryCtxRelease_v2(world, here, device: c_int) {
         let device = world.ordinal(device)?;
-        let handle = world.devices[device].context.ok_or(INVALID_CONTEXT)?;
-        let left = world.contexts.get_mut(handle).map_or(0, |context| {
-            context.retained -= 1;
-            context.retained
-        });
-        if left == 0 { destroy(world, handle, device, "cuDevicePrimaryCtxRelease") } else { Ok(()) }
+        release_primary(world, device, "cuDevicePrimaryCtxRelease")
     }
 
     /// Ends the context, however many hold it.
@@ -151,6 +141,27 @@ exports! {
     }
 }
 
+/// One more holder of a device's primary context.
+pub(super) fn retain_primary(world: &mut World, device: usize) -> u64 {
+    if let Some(handle) = world.devices[device].context {
+        world.contexts.get_mut(handle).into_iter().for_each(|found| found.retained += 1);
+        return handle;
+    }
+    let handle = world.contexts.insert(Context::new(device, None));
+    world.devices[device].context = Some(handle);
+    handle
+}
+
+/// One holder less; with the last one the context ends.
+pub(super) fn release_primary(held: &mut Held, device: usize, call: &str) -> Outcome {
+    let handle = held.devices[device].context.ok_or(INVALID_CONTEXT)?;
+    let left = held.contexts.get_mut(handle).map_or(0, |context| {
+        context.retained -= 1;
+        context.retained
+    });
+    if left == 0 { destroy(held, handle, device, call) } else { Ok(()) }
+}
+
 fn finish(world: &mut Held, of: Here) -> Outcome {
     let lanes: Vec<Lane> = world.targets_of_context(of.context).iter().map(|(lane, _)| *lane).collect();
     lanes.into_iter().try_for_each(|lane| world.not_capturing(lane))?;
@@ -169,8 +180,8 @@ pub(super) fn exists(world: &mut Held, context: u64, call: &str) -> Outcome {
     Err(CONTEXT_IS_DESTROYED)
 }
 
-/// Ends a context and all in it. What nobody gave back before is a leak; of a lost context nobody could. Memory of pools
-/// ends with a device's primary context only.
+/// Ends a context and all in it. What nobody gave back before is a leak; of a lost context nobody could. Memory of
+/// pools ends with a device's primary context only.
 pub(super) fn destroy(held: &mut Held, handle: u64, device: usize, call: &str) -> Outcome {
     let targets = held.targets_of_context(handle);
     wait_for(held, &targets, call)?;
@@ -184,12 +195,22 @@ pub(super) fn destroy(held: &mut Held, handle: u64, device: usize, call: &str) -
         .map(|(start, block)| (*start, matches!(block.holder, Holder::Pool(_)), block.describe(*start)))
         .collect();
     for (start, pooled, what) in blocks {
-        world.memory.lost.extend((!lost).then(|| format!("{what}, when its context ended")));
+        // Variables go with their modules.
+        let variable = world.memory.blocks.get(&start).is_some_and(|block| matches!(block.holder, Holder::Variable(_)));
+        world.memory.lost.extend((!lost && !variable).then(|| format!("{what}, when its context ended")));
         if pooled {
             world.pool_free_now(start, "the end of its context");
         } else {
             world.free_block(start, "the end of its context");
         }
+    }
+    let green = world.contexts.iter().filter(|(_, context)| context.green.is_some_and(|green| green.primary == handle));
+    let green: Vec<(u64, u64)> = green.filter_map(|(at, context)| Some((at, context.green?.handle))).collect();
+    for (context, green) in green {
+        world.memory.lost.extend((!lost).then(|| format!("green context {green:#x}, when its device's context ended")));
+        end_objects(world, context, lost);
+        world.contexts.remove(context);
+        world.green.all.remove(green);
     }
     end_objects(world, handle, lost);
     if lost && primary {
@@ -216,8 +237,7 @@ fn end_objects(world: &mut World, context: u64, lost: bool) {
         world.memory.lost.extend(leaks.then_some(what));
         world.streams.destroy(lane);
     }
-    world.streams.legacy.remove(&context);
-    world.streams.threads.retain(|(of, _), _| *of != context);
+    end_default_streams(world, context);
     let events = world.events.iter().filter(|(_, event)| event.context == context).map(|(handle, _)| handle);
     let lines: Vec<String> = events.map(|event| format!("event {event:#x}, when its context ended")).collect();
     let modules = world.modules.iter().filter(|(_, module)| module.context == context && module.library.is_none());
@@ -231,6 +251,15 @@ fn end_objects(world: &mut World, context: u64, lost: bool) {
     world.modules.retain(|module| module.context != context);
     world.links.retain(|link| link.context != context);
     world.forget_functions();
+}
+
+/// Ends the default streams of a context. Those with a handle stay.
+pub(super) fn end_default_streams(world: &mut World, context: u64) {
+    let lanes = world.streams.all.iter().filter(|(_, stream)| stream.context == context && stream.handle == 0);
+    let lanes: Vec<Lane> = lanes.map(|(lane, _)| *lane).collect();
+    lanes.into_iter().for_each(|lane| world.streams.destroy(lane));
+    world.streams.legacy.remove(&context);
+    world.streams.threads.retain(|(of, _), _| *of != context);
 }
 
 /// For families that a profile has not.

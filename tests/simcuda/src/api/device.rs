@@ -10,6 +10,9 @@ use crate::machine::Profile;
 /// Attributes count up to here in CUDA 13; higher numbers are refused, unknown lower ones are 0.
 const LAST_ATTRIBUTE: c_int = 150;
 
+/// Multiprocessors of a device.
+pub(super) const MULTIPROCESSORS: u32 = 16;
+
 exports! {
     /// A device by its ordinal.
     Driver fn cuDeviceGet(world, here, device: Out<c_int>, ordinal: c_int) {
@@ -89,13 +92,14 @@ fn attribute_of(profile: &Profile, number: c_int, device: usize) -> Outcome<c_in
         attribute::WARP_SIZE | attribute::TEXTURE_PITCH_ALIGNMENT => 32,
         attribute::MAX_PITCH => super::plane::MAX_PITCH as c_int,
         attribute::TEXTURE_ALIGNMENT => 512,
-        attribute::MULTIPROCESSOR_COUNT => 16,
+        attribute::MULTIPROCESSOR_COUNT => MULTIPROCESSORS as c_int,
         attribute::ASYNC_ENGINE_COUNT => 2,
         attribute::PCI_BUS_ID => device as c_int + 1,
         attribute::COMPUTE_CAPABILITY_MAJOR => profile.capability[0],
         attribute::COMPUTE_CAPABILITY_MINOR => profile.capability[1],
         attribute::CAN_MAP_HOST_MEMORY
         | attribute::CONCURRENT_KERNELS
+        | attribute::IPC_EVENT_SUPPORTED
         | attribute::UNIFIED_ADDRESSING
         | attribute::STREAM_PRIORITIES_SUPPORTED
         | attribute::CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM => 1,
@@ -106,7 +110,9 @@ fn attribute_of(profile: &Profile, number: c_int, device: usize) -> Outcome<c_in
             profile.pageable.into()
         }
         attribute::HOST_REGISTER_SUPPORTED => profile.register.into(),
-        attribute::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED => profile.vmm.into(),
+        attribute::VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED | attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED => {
+            profile.vmm.into()
+        }
         attribute::MEMORY_POOLS_SUPPORTED => profile.pools.into(),
         _ => 0,
     })

@@ -19,7 +19,8 @@ exports! {
         // Events for other processes keep no time.
         valid(flags & !FLAGS == 0 && (flags & 4 == 0 || flags & NO_TIMING != 0))?;
         event.check()?;
-        let new = Event { context: here.context, flags, recorded: None, captured: None, serial: 0, time: None };
+        let context = world.root(here.context);
+        let new = Event { context, flags, recorded: None, captured: None, serial: 0, time: None };
         event.put(world.events.insert(new))
     }
 
@@ -73,7 +74,8 @@ exports! {
 fn record(world: &mut World, here: Here, event: u64, stream: u64) -> Outcome {
     let lane = world.lane(here, stream, "cuEventRecord")?;
     let context = world.streams.all.get(&lane).map_or(0, |stream| stream.context);
-    if world.event(event, "cuEventRecord")?.context != context {
+    let root = world.root(context);
+    if world.event(event, "cuEventRecord")?.context != root {
         let text = format!("cuEventRecord of {event:#x} on stream {lane} of another context");
         world.report.add(Fault::WrongContext, text);
         return Err(INVALID_HANDLE);

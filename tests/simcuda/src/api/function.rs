@@ -3,7 +3,7 @@
 use super::library::kernel_at;
 use super::valid;
 use crate::abi::codes::INVALID_HANDLE;
-use crate::abi::{Out, Outcome, c_int};
+use crate::abi::{Out, Outcome, Text, c_int};
 use crate::gate::exports;
 use crate::machine::{Fault, World};
 
@@ -32,6 +32,22 @@ exports! {
     /// The module of a function.
     Context fn cuFuncGetModule(world, here, module: Out<u64>, function: u64) {
         module.put(function_at(world, function, "cuFuncGetModule")?.1)
+    }
+
+    /// The name of a function, good for as long as its module is there.
+    Driver fn cuFuncGetName(world, here, name: Out<Text>, function: u64) {
+        valid(function != 0)?;
+        let (kernel, module) = function_at(world, function, "cuFuncGetName")?;
+        let image = world.modules.get(module).map(|module| &module.image);
+        name.put(image.and_then(|image| image.name(kernel)).map_or(Text::NONE, Text::lent))
+    }
+
+    /// The name of a kernel, good for as long as its library is there.
+    Driver fn cuKernelGetName(world, here, name: Out<Text>, kernel: u64) {
+        valid(kernel != 0)?;
+        let of = kernel_at(world, kernel, "cuKernelGetName")?;
+        let image = world.libraries.get(of.library).map(|library| &library.image);
+        name.put(image.and_then(|image| image.name(of.kernel)).map_or(Text::NONE, Text::lent))
     }
 }
 

@@ -55,8 +55,8 @@ exports! {
         register(world, here, pointer, bytes as u64, flags)
     }
 
-    /// Ends that, when the operations on it are done. Nothing promises that it waits for them: a program that unregisters
-    /// memory in flight is reported.
+    /// Ends that, when the operations on it are done. Nothing promises that it waits for them: a program that
+    /// unregisters memory in flight is reported.
     Context fn cuMemHostUnregister(world, here, pointer: u64) {
         let registered = |holder| matches!(holder, Holder::Registered(_));
         if !world.memory.blocks.get(&pointer).is_some_and(|block| registered(block.holder)) {
@@ -112,7 +112,7 @@ fn register(world: &mut World, here: Here, start: u64, bytes: u64, flags: c_uint
         span: bytes,
         charged: 0,
         holder: Holder::Registered(flags),
-        context: here.context,
+        context: world.root(here.context),
         device: here.device,
         id,
         allocated: None,

@@ -1,37 +1,39 @@
-//! Modules and launches. PTX, which is text, and machine code have the kernels that they name; any other image has all that are known
-//! here.
+//! Modules and launches. PTX, which is text, and machine code have the kernels that they name; any other image has all
+//! that are known here.
 
 use super::{cubin, ptx, valid};
 use crate::abi::codes::{INVALID_HANDLE, INVALID_IMAGE, INVALID_VALUE, NOT_FOUND, NOT_PERMITTED};
 use crate::abi::{In, LaunchConfig, Out, Outcome, Text, c_uint};
 use crate::gate::exports;
 use crate::machine::context::Here;
-use crate::machine::{Fault, Module, ModuleImage, World};
-use crate::streams::KERNELS;
+use crate::machine::{Fault, Held, Module, ModuleImage, World};
 use crate::streams::kernels::{Arguments, foreign};
+use crate::streams::{KERNELS, wait_for};
+use std::sync::Arc;
 
 exports! {
     /// PTX and machine code are looked at; any other image will do, and has all known kernels.
     Context fn cuModuleLoadData(world, here, module: Out<u64>, image: In<u8>) {
-        load(world, here.context, module, image)
+        load(world, here, module, image)
     }
 
     /// As above; options are ignored.
     Context fn cuModuleLoadDataEx(
         world, here, module: Out<u64>, image: In<u8>, count: c_uint, options: In<u8>, values: In<u8>,
     ) {
-        load(world, here.context, module, image)
+        load(world, here, module, image)
     }
 
-    /// Ends a module and its functions. Modules of libraries end with their library.
+    /// Ends a module, its functions, and its variables once nothing runs on them.
+    ///
+    /// Modules of libraries end with their library.
     Context fn cuModuleUnload(world, here, module: u64) {
         find(world, module, "cuModuleUnload")?;
-        if world.modules.get(module).is_some_and(|module| module.library.is_some()) {
+        let library = |of: &Module| of.library.is_some();
+        if world.modules.get(module).is_some_and(library) {
             return Err(NOT_PERMITTED);
         }
-        world.modules.remove(module);
-        world.forget_functions();
-        Ok(())
+        end_modules(world, |handle, _| handle == module, "cuModuleUnload")
     }
 
     /// A kernel by name.
@@ -90,22 +92,37 @@ fn launch(
     world.submit(lane, node).map(drop)
 }
 
-fn load(world: &mut World, context: u64, module: Out<u64>, image: In<u8>) -> Outcome {
+fn load(world: &mut World, here: Here, module: Out<u64>, image: In<u8>) -> Outcome {
     module.check()?;
     if image.is_null() {
         return Err(INVALID_IMAGE);
     }
     let image = read_image(image)?;
-    module.put(world.modules.insert(Module { context, image, library: None }))
+    module.put(world.add_module(here, Arc::new(image), None)?)
 }
 
 /// What an image has. PTX that the driver would not take is refused; so is null.
 pub(super) fn read_image(image: In<u8>) -> Outcome<ModuleImage> {
-    let named = ptx::kernels(image)?;
-    Ok(ModuleImage(if named.is_some() { named } else { cubin::kernels(image)? }))
+    let text = ptx::read(image)?;
+    let read = if text.is_some() { text } else { cubin::read(image)? };
+    Ok(read.unwrap_or_else(ModuleImage::unknown))
 }
 
-fn find(world: &mut World, module: u64, call: &str) -> Outcome {
+/// Ends modules, by handle, once nothing runs on their variables.
+pub(super) fn end_modules(held: &mut Held, mine: impl Fn(u64, &Module) -> bool, call: &'static str) -> Outcome {
+    let variables = held.variables_of(&mine);
+    let targets: Vec<_> = variables.iter().flat_map(|(start, bytes)| held.touching(*start, *bytes)).collect();
+    wait_for(held, &targets, call)?;
+    // The wait let go of the lock: only what is still there ends.
+    held.variables_of(&mine).into_iter().for_each(|(start, _)| held.free_block(start, call));
+    let ended: Vec<u64> =
+        held.modules.iter().filter(|(handle, of)| mine(*handle, of)).map(|(handle, _)| handle).collect();
+    ended.into_iter().for_each(|module| drop(held.modules.remove(module)));
+    held.forget_functions();
+    Ok(())
+}
+
+pub(super) fn find(world: &mut World, module: u64, call: &str) -> Outcome {
     if world.modules.get(module).is_some() {
         return Ok(());
     }

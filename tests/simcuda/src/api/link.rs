@@ -16,7 +16,8 @@ exports! {
     /// Makes a link without inputs. Options are ignored.
     Context fn cuLinkCreate_v2(world, here, count: c_uint, options: In<u8>, values: In<u8>, link: Out<u64>) {
         link.check()?;
-        link.put(world.links.insert(PendingLink { context: here.context, inputs: Vec::new(), image: None }))
+        let context = world.root(here.context);
+        link.put(world.links.insert(PendingLink { context, inputs: Vec::new(), image: None }))
     }
 
     /// One more text, which `cuModuleLoadData` would take and which names no kernel of an earlier one.

@@ -25,8 +25,9 @@ exports! {
         pointer.put(world.allocate(here, bytes as u64, Holder::Device)?)
     }
 
-    /// Frees a block of any call that allocates device memory, when the operations on it are done. A thread without a
-    /// context frees in the block's.
+    /// Frees a block of any call that allocates device memory, when the operations on it are done.
+    ///
+    /// The thread's context may be another than the block's, or none.
     Driver fn cuMemFree_v2(world, here, pointer: u64) {
         let here = place(world, pointer)?;
         world.forbidden_in_capture()?;
@@ -50,14 +51,13 @@ fn freed_here(holder: Holder) -> bool {
     matches!(holder, Holder::Device | Holder::Managed | Holder::Pool(_))
 }
 
-/// The thread's context; the block's where the thread has none.
+/// The block's context; for memory of a pool, which is the device's, the thread's where it has one.
 fn place(held: &mut Held, pointer: u64) -> Outcome<Here> {
-    if current::top(held.generation) != 0 {
-        return of_thread(held);
-    }
+    let thread = if current::top(held.generation) == 0 { None } else { Some(of_thread(held)?) };
     find_to_free(held, pointer, Function::cuMemFree_v2.name(), freed_here)?;
-    let context = held.memory.blocks.get(&pointer).map_or(0, |block| block.context);
-    held.here(context)
+    let block = held.memory.blocks.get(&pointer).ok_or(INVALID_VALUE)?;
+    let pooled = matches!(block.holder, Holder::Pool(_));
+    thread.filter(|_| pooled).map_or_else(|| held.here(block.context), Ok)
 }
 
 /// Frees a block once nothing on it runs. The real call waits for more, so a wait is counted where anything in the

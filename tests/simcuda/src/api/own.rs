@@ -1,7 +1,8 @@
 //! Contexts that a program makes for itself, beside the primary context of a device.
 //!
-//! Each has streams, events, modules and limits of its own. Memory is the device's: operations of one context reach
-//! memory of another context of the same device.
+//! Each has streams, events, modules, limits and memory of its own: launches and memsets of one context do not reach
+//! what `cuMemAlloc` gave another, also on the same device, and copies do. Memory of pools, pages, managed memory and
+//! the host's is every context's.
 
 use super::context::{destroy, exists};
 use super::valid;

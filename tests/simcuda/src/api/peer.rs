@@ -33,18 +33,21 @@ exports! {
     /// Operations of the thread's context may use memory of another context from now on.
     Context fn cuCtxEnablePeerAccess(world, here, other: u64, flags: c_uint) {
         valid(flags == 0)?;
-        let device = world.contexts.get(other).filter(|_| other != here.context).ok_or(INVALID_CONTEXT)?.device;
-        if !world.profile.peers {
+        let (own, other) = (world.root(here.context), world.root(other));
+        let device = world.contexts.get(other).filter(|_| other != own).ok_or(INVALID_CONTEXT)?.device;
+        // `cuDeviceCanAccessPeer` says so of a device and itself.
+        if device == here.device || !world.profile.peers {
             return Err(PEER_ACCESS_UNSUPPORTED);
         }
-        let context = world.contexts.get_mut(here.context).ok_or(INVALID_CONTEXT)?;
-        if context.peers.insert(device) { Ok(()) } else { Err(PEER_ACCESS_ALREADY_ENABLED) }
+        let context = world.contexts.get_mut(own).ok_or(INVALID_CONTEXT)?;
+        if context.peers.insert(other) { Ok(()) } else { Err(PEER_ACCESS_ALREADY_ENABLED) }
     }
 
     /// They may not any more.
     Context fn cuCtxDisablePeerAccess(world, here, other: u64) {
-        let device = world.contexts.get(other).ok_or(INVALID_CONTEXT)?.device;
-        let context = world.contexts.get_mut(here.context).ok_or(INVALID_CONTEXT)?;
-        if context.peers.remove(&device) { Ok(()) } else { Err(PEER_ACCESS_NOT_ENABLED) }
+        let (own, other) = (world.root(here.context), world.root(other));
+        world.contexts.get(other).ok_or(INVALID_CONTEXT)?;
+        let context = world.contexts.get_mut(own).ok_or(INVALID_CONTEXT)?;
+        if context.peers.remove(&other) { Ok(()) } else { Err(PEER_ACCESS_NOT_ENABLED) }
     }
 }

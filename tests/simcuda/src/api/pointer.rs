@@ -51,7 +51,8 @@ fn find(world: &World, pointer: u64) -> Option<Found> {
         start,
         bytes: block.bytes,
         device: block.device,
-        context: block.context,
+        // Memory of a pool is the device's.
+        context: if matches!(block.holder, Holder::Pool(_)) { 0 } else { block.context },
         id: block.id,
         kind: if block.is_host() { HOST } else { DEVICE },
         managed: block.holder == Holder::Managed,

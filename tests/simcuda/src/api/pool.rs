@@ -1,6 +1,7 @@
 //! Stream-ordered memory.
 
 use super::memory::find_to_free;
+use super::vmm::shareable;
 use super::{offered, valid};
 use crate::abi::attributes::{ALLOCATION_PINNED, LOCATION_DEVICE, pool as attribute};
 use crate::abi::codes::{INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_UNSUPPORTED};
@@ -11,6 +12,10 @@ use crate::machine::{Fault, World};
 use crate::memory::{Holder, Pool};
 use crate::order::{Lane, Touch};
 use crate::streams::{Node, Work};
+
+/// `CU_MEM_HANDLE_TYPE_NONE`, and a pool that belongs to no locality domain.
+const NO_HANDLES: c_int = 0;
+const NO_DOMAIN: c_int = -1;
 
 exports! {
     /// The pool a device has had from the start.
@@ -38,13 +43,14 @@ exports! {
         Ok(())
     }
 
-    /// A pool of one's own.
+    /// A pool of one's own. Pools cannot be shared, as `cuDeviceGetAttribute` says.
     Driver fn cuMemPoolCreate(world, here, pool: Out<u64>, properties: In<PoolProperties>) {
         offered(world.profile.pools)?;
         let asked = properties.get()?;
         valid(asked.kind == ALLOCATION_PINNED && asked.location.kind == LOCATION_DEVICE)?;
         pool.check()?;
         let device = world.ordinal(asked.location.id)?;
+        shareable(asked.handle_types, NO_HANDLES)?;
         let handle = world.memory.pools.insert(Pool::new(device, asked.max_size as u64));
         pool.put(handle)
     }
@@ -76,9 +82,12 @@ exports! {
         set(find(world, pool, "cuMemPoolSetAttribute")?, number, value)
     }
 
-    /// Reads one.
+    /// Reads one that the driver knows.
     Driver fn cuMemPoolGetAttribute(world, here, pool: u64, number: c_int, value: Out<u8>) {
-        get(find(world, pool, "cuMemPoolGetAttribute")?, number, value)
+        let known = world.profile.driver >= first_driver(number);
+        let pool = find(world, pool, "cuMemPoolGetAttribute")?;
+        valid(known)?;
+        get(pool, number, value)
     }
 
     /// Lets other devices use the pool's memory.
@@ -192,6 +201,15 @@ fn set(pool: &mut Pool, number: c_int, value: In<u8>) -> Outcome {
     Ok(())
 }
 
+/// The first driver that has an attribute; of numbers that are none, any.
+fn first_driver(number: c_int) -> i32 {
+    match number {
+        attribute::ALLOCATION_TYPE..=attribute::HW_DECOMPRESS_ENABLED => 13020,
+        attribute::LOCALITY_DOMAIN_ID => 13040,
+        _ => 11020,
+    }
+}
+
 fn get(pool: &Pool, number: c_int, value: Out<u8>) -> Outcome {
     match number {
         attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES..=attribute::REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
@@ -202,6 +220,13 @@ fn get(pool: &Pool, number: c_int, value: Out<u8>) -> Outcome {
         attribute::RESERVED_MEM_HIGH => value.of().put(pool.reserved_high),
         attribute::USED_MEM_CURRENT => value.of().put(pool.used),
         attribute::USED_MEM_HIGH => value.of().put(pool.used_high),
+        attribute::ALLOCATION_TYPE => value.of().put(ALLOCATION_PINNED),
+        attribute::EXPORT_HANDLE_TYPES => value.of().put(NO_HANDLES),
+        attribute::LOCATION_ID => value.of().put(pool.device as c_int),
+        attribute::LOCATION_TYPE => value.of().put(LOCATION_DEVICE),
+        attribute::MAX_POOL_SIZE => value.of().put(pool.max),
+        attribute::HW_DECOMPRESS_ENABLED => value.of().put(c_int::from(false)),
+        attribute::LOCALITY_DOMAIN_ID => value.of().put(NO_DOMAIN),
         _ => Err(INVALID_VALUE),
     }
 }

@@ -1,23 +1,27 @@
 //! The heads of kernels in PTX.
 //!
-//! Upward: [`kernels`] of an image and [`names`] of a text: the kernels that a module names, or that its text is none that
-//! the driver would take: the header must be there, and a kernel that is known here must take the parameters that it takes here, by number and size. So a
-//! launch reads as many arguments as the kernel has, each as long as it says.
-//! From below: the kernels that are known. Bodies are not looked at.
+//! Upward: [`read`] an image, or the [`names`] of a text's kernels. A text that the driver would not take is refused:
+//! the header must be there, and a kernel that is known here must take the parameters that it takes here, by number and
+//! size. So a launch reads as many arguments as the kernel has, each as long as it says.
+//! From below: the kernels that are known, and `declarations` for variables. Bodies are not looked at.
 
+use super::declarations::variables;
 use crate::abi::codes::INVALID_PTX;
 use crate::abi::{In, Outcome};
+use crate::machine::ModuleImage;
 use crate::streams::KERNELS;
 
 /// How a text begins: a directive, a comment, or blank. What begins otherwise is no text.
 const BEGINNINGS: &[u8] = b"./ \t\r\n";
 
-/// Names of all kernels of an image; `None` where it is no PTX.
-pub fn kernels(image: In<u8>) -> Outcome<Option<Vec<String>>> {
+/// The kernels and variables of an image; `None` where it is no PTX.
+pub fn read(image: In<u8>) -> Outcome<Option<ModuleImage>> {
     if !BEGINNINGS.contains(&image.get()?) {
         return Ok(None);
     }
-    names(&image.text().ok_or(INVALID_PTX)?).map(Some)
+    let text = image.text().ok_or(INVALID_PTX)?;
+    let kernels = names(&text)?;
+    Ok(Some(ModuleImage::new(kernels, variables(&without_comments(&text)))))
 }
 
 /// Names of all kernels of a text.
@@ -46,8 +50,13 @@ fn head(text: &str) -> Outcome<String> {
 fn size(parameter: &str) -> Outcome<u64> {
     let mut words = parameter.split_whitespace();
     let kind = words.next().filter(|word| *word == ".param").and_then(|_| words.next()).ok_or(INVALID_PTX)?;
-    let bits = kind.trim_start_matches(['.', 'u', 's', 'b', 'f']).parse::<u64>();
-    bits.ok().filter(|bits| matches!(bits, 8 | 16 | 32 | 64)).map(|bits| bits / 8).ok_or(INVALID_PTX)
+    bytes_of(kind).ok_or(INVALID_PTX)
+}
+
+/// Bytes of a type, such as `.u64`.
+pub fn bytes_of(kind: &str) -> Option<u64> {
+    let bits = kind.strip_prefix('.')?.trim_start_matches(['u', 's', 'b', 'f']).parse::<u64>();
+    bits.ok().filter(|bits| matches!(bits, 8 | 16 | 32 | 64)).map(|bits| bits / 8)
 }
 
 fn without_comments(text: &str) -> String {

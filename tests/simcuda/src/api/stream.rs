@@ -35,7 +35,7 @@ exports! {
         if stream <= 2 {
             return Err(crate::abi::codes::INVALID_HANDLE);
         }
-        let lane = world.lane(here, stream, "cuStreamDestroy")?;
+        let lane = world.named_lane(stream, "cuStreamDestroy")?;
         let _ = world.not_capturing(lane);
         world.streams.destroy(lane);
         Ok(())
@@ -80,11 +80,13 @@ exports! {
         context.put(world.streams.all.get(&lane).map_or(0, |stream| stream.context))
     }
 
-    /// Its context, and the part of a device that it is limited to: none here has one.
-    Context fn cuStreamGetCtx_v2(world, here, stream: u64, context: Out<u64>, part: Out<u64>) {
+    /// Its green context where it has one, and otherwise its context; null in place of the other.
+    Context fn cuStreamGetCtx_v2(world, here, stream: u64, context: Out<u64>, green: Out<u64>) {
         let lane = world.lane(here, stream, "cuStreamGetCtx")?;
-        context.put(world.streams.all.get(&lane).map_or(0, |stream| stream.context))?;
-        part.put(0)
+        let of = world.streams.all.get(&lane).map_or(0, |stream| stream.context);
+        let found = world.green_of(of);
+        context.put(if found.is_some() { 0 } else { of })?;
+        green.put(found.unwrap_or(0))
     }
 
     /// Its device.
@@ -110,7 +112,8 @@ exports! {
         launch(world, here, stream, function, argument)
     }
 
-    /// As above; `mode` is how the thread that calls waits for its work: blocked 0, spinning 1. It changes nothing here.
+    /// As above; `mode` is how the thread that calls waits for its work: blocked 0, spinning 1. It changes nothing
+    /// here.
     Context fn cuLaunchHostFunc_v2(world, here, stream: u64, function: Callback, argument: usize, mode: c_uint) {
         valid(mode <= 1)?;
         launch(world, here, stream, function, argument)

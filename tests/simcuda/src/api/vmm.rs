@@ -1,7 +1,7 @@
 //! Addresses and physical memory.
 
 use super::{offered, valid};
-use crate::abi::attributes::{ALLOCATION_PINNED, LOCATION_DEVICE};
+use crate::abi::attributes::{ALLOCATION_PINNED, LOCATION_DEVICE, handle_type};
 use crate::abi::codes::{INVALID_DEVICE, INVALID_VALUE};
 use crate::abi::{Access, In, Location, Out, Outcome, Properties, c_int, c_ulonglong};
 use crate::gate::exports;
@@ -28,7 +28,7 @@ exports! {
         world.unreserve(pointer, bytes as u64)
     }
 
-    /// Physical memory.
+    /// Physical memory. Descriptors of files are the way to share it.
     Driver fn cuMemCreate(world, here, handle: Out<u64>, bytes: usize, properties: In<Properties>, flags: c_ulonglong) {
         usable(world)?;
         length(bytes);
@@ -36,6 +36,7 @@ exports! {
         valid(flags == 0)?;
         let asked = properties.get()?;
         let device = device_of(world, asked)?;
+        shareable(asked.handle_types, handle_type::POSIX_FILE_DESCRIPTOR)?;
         world.device_works(device)?;
         handle.put(world.create(device, bytes as u64, asked)?)
     }
@@ -107,6 +108,28 @@ exports! {
         properties.put(world.memory.physical.get(handle).ok_or(INVALID_VALUE)?.properties)
     }
 
+    /// A descriptor of physical memory, which lives while it is open.
+    Driver fn cuMemExportToShareableHandle(
+        world, here, descriptor: Out<c_int>, handle: u64, kind: c_int, flags: c_ulonglong,
+    ) {
+        usable(world)?;
+        descriptor.check()?;
+        valid(flags == 0)?;
+        works(world, world.memory.physical.get(handle).map(|memory| memory.device))?;
+        descriptor.put(world.export(handle, kind)?)
+    }
+
+    /// One more holder of the memory behind a descriptor: the same handle.
+    ///
+    /// Memory of other processes is not supported.
+    Driver fn cuMemImportFromShareableHandle(world, here, handle: Out<u64>, descriptor: usize, kind: c_int) {
+        usable(world)?;
+        handle.check()?;
+        valid(kind.count_ones() == 1)?;
+        shareable(kind, handle_type::POSIX_FILE_DESCRIPTOR)?;
+        handle.put(world.import(descriptor)?)
+    }
+
     /// One more holder of the memory behind an address.
     Driver fn cuMemRetainAllocationHandle(world, here, handle: Out<u64>, pointer: u64) {
         usable(world)?;
@@ -121,12 +144,19 @@ fn usable(world: &World) -> Outcome {
     offered(world.profile.vmm)?;
     match current::top(world.generation) {
         0 => Ok(()),
-        context => world.contexts.get(context).and_then(|context| context.lost).map_or(Ok(()), Err),
+        context => world.loss(context).map_or(Ok(()), Err),
     }
 }
 
 fn works(world: &World, device: Option<usize>) -> Outcome {
     device.map_or(Ok(()), |device| world.device_works(device))
+}
+
+/// Refuses bits that are no ways to share memory, and ways that are not among those that are offered.
+pub(super) fn shareable(kinds: c_int, offers: c_int) -> Outcome {
+    use handle_type::{FABRIC, POSIX_FILE_DESCRIPTOR, WIN32, WIN32_KMT};
+    valid(kinds & !(POSIX_FILE_DESCRIPTOR | WIN32 | WIN32_KMT | FABRIC) == 0)?;
+    offered(kinds & !offers == 0)
 }
 
 fn device_of(world: &World, properties: Properties) -> Outcome<usize> {

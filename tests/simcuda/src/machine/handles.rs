@@ -33,6 +33,10 @@ pub enum Kind {
     Kernel,
     /// `CUlinkState`.
     Link,
+    /// `CUgreenCtx`.
+    Green,
+    /// `CUdevResourceDesc`.
+    Descriptor,
 }
 
 /// Handles are multiples of 16, as pointers are, with the kind above bit 48 and the world's generation above bit 32: no

@@ -25,6 +25,8 @@ impl World {
         let live = self.memory.blocks.iter().filter(|(_, block)| block.freed.is_none());
         let live = live.filter(|(_, block)| match block.holder {
             Holder::Pool(_) => !self.device_lost(block.device),
+            // Its module is there too.
+            Holder::Variable(_) => false,
             _ => !self.is_lost(block.context),
         });
         live.map(|(start, block)| block.describe(*start)).collect()
@@ -44,13 +46,20 @@ impl World {
         let reserved = self.memory.reservations.iter().filter(|(start, _)| !lost && !orphan(start));
         let reserved =
             reserved.map(|(start, end)| format!("addresses {start:#x}+{:#x} of cuMemAddressReserve", end - start));
-        mappings.chain(held).chain(reserved).collect()
+        let exports = self.memory.exports.iter().filter(|export| !orphan(&export.handle));
+        let exports = exports.filter(|export| {
+            self.memory.physical.get(export.handle).is_some_and(|memory| !self.device_lost(memory.device))
+        });
+        let exports = exports.map(|export| format!("descriptor of handle {:#x}, which is open", export.handle));
+        mappings.chain(held).chain(reserved).chain(exports).collect()
     }
 
     fn objects_left(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let streams = self.streams.all.iter().filter(|(_, stream)| stream.handle != 0 && !stream.destroyed);
-        let streams = streams.filter(|(_, stream)| !self.is_lost(stream.context));
+        // Those of a green context that ended can still be destroyed.
+        let streams =
+            streams.filter(|(_, stream)| self.contexts.get(stream.context).is_none() || !self.is_lost(stream.context));
         lines.extend(streams.map(|(lane, stream)| stream.describe(*lane)));
         let events = self.events.iter().filter(|(_, event)| !self.is_lost(event.context));
         lines.extend(events.map(|(handle, _)| format!("event {handle:#x}")));
@@ -67,6 +76,7 @@ impl World {
         let links = self.links.iter().filter(|(_, link)| !self.is_lost(link.context));
         lines.extend(links.map(|(handle, _)| format!("link {handle:#x}")));
         lines.extend(self.contexts.iter().map(|(_, context)| match context.own {
+            None if context.green.is_some() => format!("green context of device {}", context.device),
             None => format!("context of device {}, retained {} times", context.device, context.retained),
             Some(_) => format!("context of device {}, made by cuCtxCreate", context.device),
         }));

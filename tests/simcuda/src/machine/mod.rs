@@ -6,6 +6,7 @@
 
 pub mod context;
 pub mod current;
+mod green;
 mod handles;
 pub mod leaks;
 mod module;
@@ -15,8 +16,9 @@ mod report;
 mod tally;
 
 pub use context::{Context, Device};
+pub use green::{GreenContext, GreenContexts, GreenPart, Multiprocessors};
 pub use handles::{Kind, Table};
-pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage, PendingLink};
+pub use module::{KernelLibrary, LibraryKernel, Module, ModuleImage, ModuleVariable, PendingLink};
 pub use profile::Profile;
 pub use report::{Fault, Report};
 pub use tally::Tally;
@@ -39,6 +41,8 @@ pub struct World {
     pub devices: Vec<Device>,
     /// Primary contexts that are retained, and contexts that programs made.
     pub contexts: Table<Context>,
+    /// Green contexts.
+    pub green: GreenContexts,
     /// All memory.
     pub memory: Memory,
     /// Streams and what they have to do.
@@ -74,6 +78,7 @@ impl World {
             devices: (0..profile.devices).map(|_| Device::default()).collect(),
             initialised: false,
             contexts: Table::new(Kind::Context, generation, false),
+            green: GreenContexts::new(generation),
             memory: Memory::new(generation),
             streams: Streams::new(generation, reuse),
             events: Table::new(Kind::Event, generation, reuse),

@@ -1,20 +1,24 @@
-//! Calls counted, and failures armed.
+//! Calls counted, failures armed, and memory that others take between two calls.
 //!
-//! Upward: [`Tally::enter`] counts a call and says which error it shall give.
+//! Upward: [`Tally::enter`] counts a call and says which error it shall give; [`Tally::occupied`] says what memory is
+//! taken before it.
 //! From below: [`Function`], the table of all functions.
 
 use crate::abi::Code;
 use crate::functions::Function;
 use std::collections::BTreeMap;
 
-/// A failure that waits for its call.
-struct Armed {
+/// Something that waits for its call.
+struct Armed<T> {
     /// `None`: any function.
     function: Option<Function>,
     /// Calls until it strikes; 1 is the next.
     calls: u64,
-    code: Code,
+    what: T,
 }
+
+/// A device, and how many bytes of its memory another program takes.
+pub type Occupation = (usize, u64);
 
 /// How often what was called, and what shall fail.
 #[derive(Default)]
@@ -23,27 +27,30 @@ pub struct Tally {
     counts: BTreeMap<Function, u64>,
     /// Calls that had to wait for streams though their caller may not know it, by function.
     waits: BTreeMap<Function, u64>,
-    armed: Vec<Armed>,
+    failures: Vec<Armed<Code>>,
+    occupations: Vec<Armed<Occupation>>,
 }
 
 impl Tally {
     /// Counts a call; gives the error it shall fail with. Of several that strike at once the first armed counts.
     pub fn enter(&mut self, function: Function) -> Option<Code> {
         *self.counts.entry(function).or_default() += 1;
-        if self.armed.is_empty() {
-            return None;
-        }
-        let mut struck = None;
-        self.armed.retain_mut(|armed| {
-            if armed.function.map_or(function.describes_errors(), |wanted| wanted != function) {
-                return true;
-            }
-            armed.calls -= 1;
-            let strikes = armed.calls == 0;
-            struck = struck.or(strikes.then_some(armed.code));
-            !strikes
-        });
-        struck
+        strike(&mut self.failures, function).first().copied()
+    }
+
+    /// What memory others take just before a call.
+    pub fn occupied(&mut self, function: Function) -> Vec<Occupation> {
+        strike(&mut self.occupations, function)
+    }
+
+    /// Another program takes memory before the call number `nth` from now, 1 the next, of a function or of any.
+    pub fn occupy(&mut self, function: Option<Function>, nth: u64, what: Occupation) {
+        self.occupations.push(Armed { function, calls: nth.max(1), what });
+    }
+
+    /// It takes no more memory of a device.
+    pub fn vacate(&mut self, device: usize) {
+        self.occupations.retain(|armed| armed.what.0 != device);
     }
 
     /// Counts a hidden wait.
@@ -55,9 +62,9 @@ impl Tally {
     /// of no function, all there are.
     pub fn arm(&mut self, function: Option<Function>, nth: u64, code: Code) {
         if code.0 == 0 {
-            self.armed.retain(|armed| function.is_some() && armed.function != function);
+            self.failures.retain(|armed| function.is_some() && armed.function != function);
         } else {
-            self.armed.push(Armed { function, calls: nth.max(1), code });
+            self.failures.push(Armed { function, calls: nth.max(1), what: code });
         }
     }
 
@@ -73,4 +80,18 @@ impl Tally {
     pub fn waits(&self, function: Function) -> u64 {
         self.waits.get(&function).copied().unwrap_or(0)
     }
+}
+
+/// Counts a call for all that waits for one; gives what waited for this one, first armed first.
+fn strike<T: Copy>(all: &mut Vec<Armed<T>>, function: Function) -> Vec<T> {
+    let mut struck = Vec::new();
+    all.retain_mut(|armed| {
+        if armed.function.map_or(function.describes_errors(), |wanted| wanted != function) {
+            return true;
+        }
+        armed.calls -= 1;
+        struck.extend((armed.calls == 0).then_some(armed.what));
+        armed.calls > 0
+    });
+    struck
 }

@@ -4,6 +4,8 @@
 //! there, so no reference can break, whatever is asked. Memory comes when it is touched.
 //! From below: `mmap`, `mprotect`, `memfd_create`.
 
+use super::PAGE;
+use core::ptr;
 use std::sync::OnceLock;
 
 /// Addresses wished for: 16 TiB, four times the largest machine. Smaller halves are tried down to [`LEAST`], where a
@@ -72,6 +74,18 @@ impl Arena {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range is inside the arena, where nothing of Rust lies.
         self.inside(start, bytes) && unsafe { libc::mprotect(start as *mut _, bytes as usize, rights) } == 0
+    }
+
+    /// Writes bytes to a range, whose pages are usable from then on.
+    pub fn write(&self, start: u64, bytes: &[u8]) -> bool {
+        let first = start / PAGE * PAGE;
+        let end = (start + bytes.len() as u64).next_multiple_of(PAGE);
+        if !self.open(first, end - first) {
+            return false;
+        }
+        // SAFETY: the range is inside the arena, where nothing of Rust lies, and was just opened.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
+        true
     }
 
     /// Makes a range unusable and gives its memory back.

@@ -15,6 +15,8 @@ use crate::order::Lane;
 pub enum Holder {
     /// `cuMemAlloc`.
     Device,
+    /// A variable of a module, by the module's handle.
+    Variable(u64),
     /// `cuMemAllocManaged`.
     Managed,
     /// `cuMemAllocHost`, `cuMemHostAlloc`; the flags.
@@ -55,6 +57,7 @@ impl Block {
     pub fn describe(&self, start: u64) -> String {
         let call = match self.holder {
             Holder::Device => "cuMemAlloc",
+            Holder::Variable(_) => "cuModuleLoadData",
             Holder::Managed => "cuMemAllocManaged",
             Holder::Pinned(_) => "cuMemHostAlloc",
             Holder::Registered(_) => "cuMemHostRegister",
@@ -87,7 +90,7 @@ impl World {
             return Err(OUT_OF_MEMORY);
         }
         let (skip, span, align, charged) = shape(bytes);
-        let on_device = matches!(holder, Holder::Device | Holder::Pool(_));
+        let on_device = matches!(holder, Holder::Device | Holder::Variable(_) | Holder::Pool(_));
         let charged = if on_device { charged } else { 0 };
         self.charge(here.device, charged)?;
         let taken = self.memory.take(span, align, 0).and_then(|base| {
@@ -103,7 +106,7 @@ impl World {
             span,
             charged,
             holder,
-            context: here.context,
+            context: self.root(here.context),
             device: here.device,
             id,
             allocated: None,

@@ -64,7 +64,7 @@ impl World {
         }
         let allowed = match block.holder {
             Holder::Managed | Holder::Pinned(_) | Holder::Registered(_) => true,
-            Holder::Device => hand != Hand::Device || self.reaches(here.context, here.device, block.device),
+            Holder::Device | Holder::Variable(_) => hand != Hand::Device || self.reaches(here.context, block.context),
             Holder::Pool(pool) => {
                 let pool = self.memory.pools.get(pool);
                 let set = || pool.and_then(|pool| pool.access.get(&here.device)).is_some_and(|flags| *flags != 0);
@@ -74,7 +74,8 @@ impl World {
         if allowed {
             return Ok(());
         }
-        Err((Fault::WrongContext, format!("{what} cannot be reached from device {}", here.device)))
+        let Here { context, device } = here;
+        Err((Fault::WrongContext, format!("{what} cannot be reached from context {context:#x} of device {device}")))
     }
 
     fn may_touch_mappings(&self, here: Here, hand: Hand, touch: Touch) -> Result<(), Wrong> {

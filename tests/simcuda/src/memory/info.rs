@@ -1,9 +1,10 @@
 //! How much memory a device has left.
 //!
-//! Upward: [`World::free_memory`], [`World::charge`].
+//! Upward: [`World::free_memory`], [`World::charge`], [`World::occupy_before`].
 
 use crate::abi::Outcome;
 use crate::abi::codes::OUT_OF_MEMORY;
+use crate::functions::Function;
 use crate::machine::World;
 
 impl World {
@@ -18,14 +19,16 @@ impl World {
         let (Some(free), Some(total)) = (field(&text, "MemFree"), field(&text, "MemTotal")) else {
             return left;
         };
-        (u128::from(free) * u128::from(self.profile.total) / u128::from(total.max(1))) as u64
+        let free = (u128::from(free) * u128::from(self.profile.total) / u128::from(total.max(1))) as u64;
+        free.saturating_sub(self.devices.get(device).map_or(0, |device| device.occupied))
     }
 
     /// Bytes of a device that can still be allocated.
     pub fn left(&self, device: usize) -> u64 {
         let Some(found) = self.devices.get(device) else { return 0 };
-        let overhead = self.profile.overhead * self.contexts.count(|context| context.device == device);
-        self.profile.total.saturating_sub(overhead + found.used)
+        let overhead =
+            self.profile.overhead * self.contexts.count(|context| context.device == device && context.green.is_none());
+        self.profile.total.saturating_sub(overhead + found.used + found.occupied)
     }
 
     /// Takes bytes of a device's memory; where there are not enough, pools give back what they keep.
@@ -38,6 +41,14 @@ impl World {
         }
         self.devices[device].used += bytes;
         Ok(())
+    }
+
+    /// Other programs take what they should take just before a call, as far as it is free.
+    pub fn occupy_before(&mut self, function: Function) {
+        for (device, bytes) in self.tally.occupied(function) {
+            let taken = bytes.min(self.left(device));
+            self.devices.get_mut(device).into_iter().for_each(|device| device.occupied += taken);
+        }
     }
 
     /// Gives them back.

@@ -11,15 +11,18 @@ pub mod attach;
 pub mod blocks;
 pub mod bytes;
 pub mod check;
+mod exports;
 pub mod hints;
 pub mod info;
 pub mod pool;
 mod ranges;
+mod variables;
 pub mod vmm;
 
 pub use arena::Arena;
 pub use attach::Attachment;
 pub use blocks::{Block, Holder};
+pub use exports::ExportedDescriptor;
 pub use hints::Hints;
 pub use pool::Pool;
 pub use ranges::Ranges;
@@ -67,6 +70,8 @@ pub struct Memory {
     pub mappings: BTreeMap<u64, Mapping>,
     /// Physical memory by its handle.
     pub physical: Table<Physical>,
+    /// Descriptors of physical memory that are open.
+    pub exports: Vec<ExportedDescriptor>,
     /// Places in the arena's file that are free.
     places: Ranges,
     /// Pools by handle.
@@ -102,6 +107,7 @@ impl Memory {
             reservations: BTreeMap::new(),
             mappings: BTreeMap::new(),
             physical: Table::new(Kind::Physical, generation, false),
+            exports: Vec::new(),
             places: Ranges::new(0, FILE),
             pools: Table::new(Kind::Pool, generation, false),
             hints: Hints::default(),

@@ -112,9 +112,11 @@ impl World {
         Ok(())
     }
 
-    /// Frees physical memory that nobody holds and nothing shows.
-    fn drop_unused(&mut self, handle: u64) {
-        if self.memory.physical.get(handle).is_none_or(|memory| memory.references + memory.mapped > 0) {
+    /// Frees physical memory that nobody holds, nothing shows and no descriptor keeps.
+    pub fn drop_unused(&mut self, handle: u64) {
+        if self.memory.physical.get(handle).is_none_or(|memory| memory.references + memory.mapped > 0)
+            || self.memory.exports.iter().any(|export| export.handle == handle)
+        {
             return;
         }
         let Some(memory) = self.memory.physical.remove(handle) else { return };

@@ -7,6 +7,7 @@ use super::{Node, Operation, Stream, Target, Work, worker};
 use crate::abi::Outcome;
 use crate::abi::codes::{
     ILLEGAL_ADDRESS, INVALID_HANDLE, INVALID_VALUE, STREAM_CAPTURE_IMPLICIT, STREAM_CAPTURE_INVALIDATED,
+    STREAM_DETACHED,
 };
 use crate::machine::context::Here;
 use crate::machine::{Fault, World};
@@ -24,18 +25,27 @@ impl World {
         match stream {
             0 | LEGACY => Ok(self.streams.legacy_of(here.context, here.device)),
             PER_THREAD => Ok(self.streams.of_thread(here.context, here.device)),
-            _ => self.streams.handles.get(stream).copied().ok_or_else(|| {
-                let text = format!("{call} on {}", self.streams.handles.fate(stream));
-                self.report.add(Fault::BadHandle, text);
-                INVALID_HANDLE
-            }),
+            _ => {
+                let lane = self.named_lane(stream, call)?;
+                let context = self.streams.all.get(&lane).map_or(0, |stream| stream.context);
+                self.contexts.get(context).map(|_| lane).ok_or(STREAM_DETACHED)
+            }
         }
+    }
+
+    /// The stream of a handle, also where its green context has ended.
+    pub fn named_lane(&mut self, stream: u64, call: &str) -> Outcome<Lane> {
+        self.streams.handles.get(stream).copied().ok_or_else(|| {
+            let text = format!("{call} on {}", self.streams.handles.fate(stream));
+            self.report.add(Fault::BadHandle, text);
+            INVALID_HANDLE
+        })
     }
 
     /// As [`World::lane`], for calls that need the stream's context to be current.
     pub fn lane_here(&mut self, here: Here, stream: u64, call: &str) -> Outcome<Lane> {
         let lane = self.lane(here, stream, call)?;
-        let found = self.streams.all.get(&lane).filter(|stream| stream.context != here.context);
+        let found = self.streams.all.get(&lane).filter(|stream| self.root(stream.context) != self.root(here.context));
         let Some(other) = found.map(|stream| stream.describe(lane)) else { return Ok(lane) };
         let text = format!("{call} on {other} of another context than the current {:#x}", here.context);
         self.report.add(Fault::WrongContext, text);

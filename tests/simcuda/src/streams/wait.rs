@@ -75,9 +75,13 @@ impl World {
         others.chain([(lane, stream.enqueued)]).collect()
     }
 
-    /// The newest operations of all streams of a context.
+    /// The newest operations of all streams of a context, and of the green contexts of a primary one.
     pub fn targets_of_context(&self, context: u64) -> Vec<Target> {
-        let of_context = self.streams.all.iter().filter(|(_, stream)| stream.context == context);
+        let of_context = self
+            .streams
+            .all
+            .iter()
+            .filter(|(_, stream)| stream.context == context || self.root(stream.context) == context);
         of_context.map(|(lane, stream)| (*lane, stream.enqueued)).collect()
     }
 

@@ -113,6 +113,76 @@ fn a_context_that_is_lost_takes_no_other_with_it() {
 }
 
 #[test]
+fn memory_is_its_context_s_and_copies_reach_it_from_everywhere() {
+    let machine = Machine::new(r#"{"profile": "two-peers"}"#);
+    let (primary, block) = (top(), alloc(64).expect("memory"));
+    let own = create(0, 0).expect("a device");
+    let mine = alloc(64).expect("memory");
+    let context_of = |pointer: u64| make!(cuPointerGetAttribute -> u64; 1 => c_int, pointer => u64);
+    assert_eq!((context_of(block), context_of(mine)), (Ok(primary), Ok(own)));
+    assert_eq!((set(block, 1, 64, 0), run("fill_u32", 0, &[block, 7, 1])), (Err(INVALID_VALUE), Ok(())));
+    machine.caught("wrong-context");
+    assert_eq!(sync(), Err(ILLEGAL_ADDRESS), "a kernel faults");
+    destroy(own).expect("a lost context");
+    let own = create(0, 0).expect("a device");
+    let mine = alloc(64).expect("memory");
+    set(mine, 5, 64, 0).and(copy(block, mine, 64, 0)).and(sync()).expect("a copy");
+    assert_eq!(download(block, 1), Ok(vec![5]));
+    let peers = call!(cuCtxEnablePeerAccess(primary => u64, 0 => c_uint));
+    assert_eq!(peers, Err(PEER_ACCESS_UNSUPPORTED), "a device is not its own peer");
+    let pooled = make!(cuMemAllocAsync -> u64; 64 => usize, 0 => u64).expect("memory");
+    let managed = make!(cuMemAllocManaged -> u64; 64 => usize, 1 => c_uint).expect("memory");
+    assert_eq!((context_of(pooled), context_of(managed)), (Ok(0), Ok(own)));
+    sync().and(call!(cuCtxPushCurrent_v2(primary => u64))).expect("done");
+    set(pooled, 1, 64, 0).and(set(managed, 1, 64, 0)).and(sync()).expect("every context's");
+    free(mine).and(free(pooled)).and(free(managed)).expect("of another context than the thread's");
+    assert_eq!(make!(cuCtxPopCurrent_v2 -> u64;), Ok(primary));
+    let outliving =
+        current(own).and(make!(cuMemAllocAsync -> u64; 64 => usize, 0 => u64)).and_then(|block| sync().map(|()| block));
+    free(block).and(destroy(own)).and(current(primary)).expect("all live");
+    outliving.and_then(free).expect("the device's");
+}
+
+#[test]
+fn a_peer_is_one_context_and_not_its_device() {
+    let machine = Machine::new(r#"{"profile": "two-peers"}"#);
+    let (primary, block) = (top(), alloc(64).expect("memory"));
+    let own = create(0, 0).expect("a device");
+    let mine = alloc(64).expect("memory");
+    let there = create(0, 1).expect("a device");
+    call!(cuCtxEnablePeerAccess(own => u64, 0 => c_uint)).expect("peers");
+    set(mine, 1, 64, 0).and(sync()).expect("of the peer");
+    assert_eq!(set(block, 1, 64, 0), Err(INVALID_VALUE));
+    machine.caught("wrong-context");
+    call!(cuCtxEnablePeerAccess(primary => u64, 0 => c_uint)).and(set(block, 1, 64, 0)).expect("peers too");
+    free(block).and(free(mine)).expect("in their contexts");
+    destroy(there).and(destroy(own)).expect("all live");
+}
+
+#[test]
+fn a_free_waits_and_fails_with_the_block_s_context() {
+    let machine = Machine::discrete();
+    let (primary, block) = (top(), alloc(64).expect("memory"));
+    let busy = stream(1).expect("a stream");
+    let own = create(0, 0).expect("a device");
+    machine.hold();
+    call!(cuCtxPushCurrent_v2(primary => u64)).and(run("spin", busy, &[0])).expect("queued");
+    assert_eq!(make!(cuCtxPopCurrent_v2 -> u64;), Ok(primary));
+    free(block).expect("of another context");
+    assert_eq!(machine.waits("cuMemFree_v2"), 1, "something runs in the block's context");
+    machine.release();
+    let other = current(primary).and(alloc(64)).expect("memory");
+    current(own).expect("a context");
+    let mine = alloc(64).expect("memory");
+    run("fault", 0, &[]).expect("a launch");
+    assert_eq!(sync(), Err(ILLEGAL_ADDRESS));
+    assert_eq!(free(other), Err(ILLEGAL_ADDRESS), "the thread's context is lost");
+    current(primary).expect("in its place");
+    assert_eq!(free(mine), Err(ILLEGAL_ADDRESS), "its context is lost");
+    free(other).and(destroy(own)).and(stream_destroy(busy)).expect("all live");
+}
+
+#[test]
 fn memory_is_freed_in_the_context_that_it_was_made_in() {
     let machine = Machine::discrete();
     let (primary, block) = (top(), alloc(64).expect("memory"));

@@ -3,7 +3,7 @@
 //! Upward: functions that give `Err(code)` as the driver does. They take numbers for pointers and handles, also wrong
 //! ones: the simulation looks at them before it uses them.
 
-use std::ffi::{CString, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use terrace_tests::simcuda::Simulator;
 
 /// What a call gives.
@@ -28,6 +28,9 @@ pub const ALREADY_REGISTERED: i32 = 712;
 pub const NOT_REGISTERED: i32 = 713;
 pub const NOT_PERMITTED: i32 = 800;
 pub const NOT_SUPPORTED: i32 = 801;
+pub const INVALID_RESOURCE_TYPE: i32 = 914;
+pub const INVALID_RESOURCE_CONFIGURATION: i32 = 915;
+pub const STREAM_DETACHED: i32 = 917;
 
 /// A function of the library.
 pub fn symbol<T: Copy>(name: &str) -> T {
@@ -191,6 +194,18 @@ pub fn launch(function: u64, stream: u64, arguments: &[u64]) -> Done {
         function => u64, 1 => c_uint, 1 => c_uint, 1 => c_uint, 1 => c_uint, 1 => c_uint, 1 => c_uint, 0 => c_uint,
         stream => u64, pointers.as_ptr() => *const *const u64, std::ptr::null() => *const c_void,
     ))
+}
+
+/// Closes a descriptor.
+pub fn close(descriptor: c_int) {
+    // SAFETY: the driver gave it to the test.
+    assert_eq!(unsafe { libc::close(descriptor) }, 0);
+}
+
+/// A text of the driver's.
+pub fn text_at(text: *const c_char) -> String {
+    // SAFETY: the driver gave it, ended with a zero, and what it names lives.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// Runs a kernel by its name, once.

@@ -1,5 +1,6 @@
 //! Libraries: code of no context.
 
+use crate::cubin::cubin;
 use crate::driver::{call, make, *};
 use crate::machine::Machine;
 use std::ffi::{CString, c_char, c_int, c_uint};
@@ -64,29 +65,8 @@ fn a_library_counts_and_lists_its_kernels() {
     unload_library(text).and(unload_library(any)).expect("libraries");
 }
 
-/// Machine code of two kernels, as far as it is looked at: an ELF file with sections and their names, and no code.
-fn cubin(kernels: [&str; 2]) -> Vec<u8> {
-    const HEADER: usize = 64;
-    let names = format!("\0.shstrtab\0.text.{}\0.text.{}\0", kernels[0], kernels[1]);
-    let mut file = vec![0; HEADER];
-    file[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
-    let table = HEADER + names.len();
-    file[0x28..0x30].copy_from_slice(&(table as u64).to_ne_bytes());
-    [HEADER as u16, 4, 1].iter().zip([0x3a, 0x3c, 0x3e]).for_each(|(value, at)| {
-        file[at..at + 2].copy_from_slice(&value.to_ne_bytes());
-    });
-    file.extend(names.as_bytes());
-    let at = |name: &str| names.find(name).expect("a name") as u32;
-    for name in [0, 1, at(".text."), at(&format!(".text.{}", kernels[1]))] {
-        let mut section = [0; HEADER];
-        section[..4].copy_from_slice(&name.to_ne_bytes());
-        section[0x18..0x20].copy_from_slice(&(HEADER as u64).to_ne_bytes());
-        file.extend(section);
-    }
-    file
-}
-
-/// Kernels that the simulator does not know have names and figures, and do nothing; those that it knows do what they do.
+/// Kernels that the simulator does not know have names and figures, and do nothing; those that it knows do what they
+/// do.
 #[test]
 fn machine_code_has_the_kernels_that_it_names() {
     let _machine = Machine::discrete();
@@ -94,7 +74,7 @@ fn machine_code_has_the_kernels_that_it_names() {
         make!(cuLibraryLoadData -> u64; image.as_ptr() => *const u8, 0 => usize, 0 => usize, 0 => c_uint, 0 => usize,
             0 => usize, 0 => c_uint)
     };
-    let image = cubin(["fill_u32", "_Z7strangef"]);
+    let image = cubin(&["fill_u32", "_Z7strangef"], &[]);
     let library = load(&image).expect("machine code");
     let [fill, strange] = ["fill_u32", "_Z7strangef"].map(|name| kernel_in(library, name).expect("named"));
     assert_eq!(kernel_in(library, "sum_u32"), Err(NOT_FOUND), "not named");
@@ -104,7 +84,7 @@ fn machine_code_has_the_kernels_that_it_names() {
     launch(strange, 0, &[block, 9]).expect("unknown: it does nothing");
     assert_eq!(download(block, 4), Ok(7_u32.to_ne_bytes().to_vec()));
     let mut broken = image.clone();
-    broken[0x3e] = 9;
+    broken[0x3e] = 99;
     assert_eq!(load(&broken), Err(INVALID_IMAGE), "names beyond the last section");
     free(block).and(unload_library(library)).expect("all live");
 }

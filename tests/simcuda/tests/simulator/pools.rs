@@ -122,6 +122,38 @@ struct Properties {
 }
 
 #[test]
+fn a_pool_says_what_memory_it_has() {
+    let _machine = Machine::new(r#"{"profile": "two-strangers", "driver": 13040}"#);
+    let wanted = Properties { words: [1, 0, 1, 1], security: 0, max: 4 * MIB, rest: [0; 56] };
+    let mine = make!(cuMemPoolCreate -> u64; &wanted => *const Properties).expect("a pool");
+    let number = |pool: u64, number: c_int| {
+        let mut value = [7_i32; 2];
+        call!(cuMemPoolGetAttribute(pool => u64, number => c_int, value.as_mut_ptr() => *mut c_int)).map(|()| value)
+    };
+    let numbers = |pool: u64| [9, 10, 11, 12, 14, 15].map(|attribute| number(pool, attribute).expect("an attribute"));
+    assert_eq!(numbers(mine), [[1, 7], [0, 7], [1, 7], [1, 7], [0, 7], [-1, 7]], "each of 4 bytes");
+    assert_eq!(numbers(default_pool()), [[1, 7], [0, 7], [0, 7], [1, 7], [0, 7], [-1, 7]]);
+    assert_eq!((number(mine, 13), number(default_pool(), 13)), (Ok([4 << 20, 0]), Ok([0, 0])), "of 8 bytes");
+    assert_eq!([9, 10, 11, 12, 13, 14, 15].map(|number| set_pool(number, 0)), [Err(INVALID_VALUE); 7]);
+    for (types, code) in [(1, NOT_SUPPORTED), (8, NOT_SUPPORTED), (16, INVALID_VALUE)] {
+        let shared = Properties { words: [1, types, 1, 0], security: 0, max: 0, rest: [0; 56] };
+        assert_eq!(make!(cuMemPoolCreate -> u64; &shared => *const Properties), Err(code), "{types}");
+    }
+    call!(cuMemPoolDestroy(mine => u64)).expect("an empty pool");
+}
+
+#[test]
+fn older_drivers_say_less_of_a_pool() {
+    for (driver, known) in [(13010, 8), (13020, 14), (13030, 14), (13040, 15)] {
+        let _machine = Machine::new(&format!(r#"{{"driver": {driver}}}"#));
+        let mut value = 0_u64;
+        let mut get =
+            |number| call!(cuMemPoolGetAttribute(default_pool() => u64, number => c_int, &mut value => *mut u64));
+        assert_eq!((1..=16).filter(|number| get(*number).is_ok()).count(), known, "{driver}");
+    }
+}
+
+#[test]
 fn pools_of_ones_own_have_limits_and_an_end() {
     let machine = Machine::discrete();
     let wanted = Properties { words: [1, 0, 1, 0], security: 0, max: 4 * MIB, rest: [0; 56] };

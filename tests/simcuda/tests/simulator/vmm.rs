@@ -10,16 +10,16 @@ pub const PAGE: usize = 2 << 20;
 /// `CUmemAllocationProp`, for memory of a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Properties {
+pub struct Properties {
     kind: c_int,
-    handle_types: c_int,
+    pub handle_types: c_int,
     location: c_int,
     device: c_int,
     security: usize,
     rest: u64,
 }
 
-fn properties(device: c_int) -> Properties {
+pub fn properties(device: c_int) -> Properties {
     Properties { kind: 1, handle_types: 0, location: 1, device, security: 0, rest: 0 }
 }
 
