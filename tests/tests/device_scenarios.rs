@@ -248,7 +248,7 @@ fn after_a_trim_a_device_grows_as_a_new_one() {
 }
 
 /// A second stream, with which blocks that are freed wait for an event: idle, and with the first one so far behind that no event comes
-/// unless it is waited for. The first stream's blocks lie as if it were alone: no more is refused, and little more is taken.
+/// unless it is waited for. The first stream's blocks lie as if it were alone: idle, the calls are the same ones.
 #[test]
 fn another_stream_costs_no_memory() {
     for busy in [false, true] {
@@ -264,8 +264,13 @@ fn another_stream_costs_no_memory() {
             let text = format!("{}, busy {busy}: {beside:?} beside {alone:?}", scenario.name);
             println!("{text}");
             assert!(beside.failed <= alone.failed, "{text}");
-            assert!(10 * beside.totals.calls <= 11 * alone.totals.calls, "{text}");
-            assert!(100 * beside.totals.peak_reserved <= 103 * alone.totals.peak_reserved, "{text}");
+            let of = |outcome: &Outcome| (outcome.totals.calls, outcome.totals.peak_reserved);
+            if busy {
+                assert!(of(&beside).0 <= of(&alone).0, "{text}");
+                assert!(100 * of(&beside).1 <= 101 * of(&alone).1, "{text}");
+            } else {
+                assert_eq!(of(&beside), of(&alone), "{text}");
+            }
         }
     }
 }

@@ -226,10 +226,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if let Some(block) = self.take_cached(request) {
             return Ok(block);
         }
-        if let Some(block) = self.reuse_first(request) {
+        let area = self.area(request.bytes);
+        if !self.pending[area].is_empty()
+            && let Some(block) = self.reuse(request)
+        {
             return Ok(block);
         }
-        let area = self.area(request.bytes);
         match self.ranges[area].allocate(request) {
             Ok(block) => Ok(self.locate(block, area)),
             Err(_) => self.reclaim_and_search(request),

@@ -64,7 +64,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Searches the range for any gap that fits; then the pending blocks of the request's own owner.
     fn search_own(&mut self, request: Request) -> Result<Block, AllocError> {
-        self.search(request).or_else(|error| self.reuse(request, None).ok_or(error))
+        self.search(request).or_else(|error| self.reuse(request).ok_or(error))
     }
 
     /// Empties the cache; returns whether it had any block.

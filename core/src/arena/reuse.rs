@@ -31,55 +31,51 @@ struct OwnedRun {
     ticket: u64,
 }
 
-/// The share of the capacity, in permille, up to which memory is ample, and a request asks no fence before it needs to. In a recorded
-/// run of resnet50 on a device with 1.03 times its peak and another stream, 5 blocks are refused if it never asks, none if it does.
-const ASK_ABOVE: u32 = 280;
-
-/// How well free memory fits, less is better: memory beside a hole can grow, so it is kept for larger requests.
-type Fitness = (bool, u64);
-
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Allocates a block in a run of the request's owner if no gap fits better, so that blocks lie where they would if each fence
-    /// were ready at once. O(runs).
-    ///
-    /// Once [`ASK_ABOVE`] of the capacity is taken, asks the fences first.
-    pub(super) fn reuse_first(&mut self, request: Request) -> Option<Block> {
-        let area = self.area(request.bytes);
-        if self.pending[area].is_empty() {
-            return None;
+    /// Allocates a block for an owner that has pending blocks, in the run or the gap that fits best: where it would lie if each fence
+    /// were ready at once. `None` if the owner has none, or nothing fits. O(runs + gaps beside them).
+    pub(super) fn reuse(&mut self, request: Request) -> Option<Block> {
+        let (area, owner) = (self.area(request.bytes), request.owner);
+        let size = request.bytes.checked_next_multiple_of(self.settings.granule)?;
+        // Takes up to three slots, for the block and the rest on either side; releasing the run frees at least one.
+        let may_split = self.ranges[area].slots_left() >= 2;
+        let place = |start: u64, end: u64, behind_hole: bool| {
+            let low = start.checked_next_multiple_of(request.align)?;
+            let high = end.checked_sub(size)? & !(request.align - 1);
+            // As a range cuts its gaps: from the high end behind a hole, since what is left can merge with pages that are mapped there.
+            (low <= high).then_some(if behind_hole { high } else { low })
+        };
+        let (mut owned, mut best) = (false, None);
+        for run in self.pending[area].slots().filter_map(|slot| self.run(area, slot, owner)) {
+            owned = true;
+            let Some(start) = place(run.start, run.end, run.holes[0]).filter(|_| may_split) else { continue };
+            let fitness = (run.holes.contains(&true), run.end - run.start, start);
+            if best.is_none_or(|(_, least)| fitness < least) {
+                best = Some((run, fitness));
+            }
         }
-        if self.source.usage().capacity != 0 && self.left_below(ASK_ABOVE) == 0 {
-            self.poll_fences();
+        if !owned {
+            return None;
         }
         let range = &self.ranges[area];
-        let fitness = |gap: RangeExtent| (range.holes_beside(&gap, &gap).contains(&true), gap.bytes);
-        self.reuse(request, range.choice(request).map(fitness))
-    }
-
-    /// Allocates a block in the run of the request's owner that fits best, and no worse than `worst`. O(runs).
-    pub(super) fn reuse(&mut self, request: Request, worst: Option<Fitness>) -> Option<Block> {
-        let area = self.area(request.bytes);
-        // Takes up to three slots, for the block and the rest on either side; releasing the run frees at least one.
-        if self.pending[area].is_empty() || self.ranges[area].slots_left() < 2 {
-            return None;
+        let waits =
+            |slot: u32| range.extent_of(slot).is_some_and(|extent| self.ticket_of(area, &extent, owner).is_some());
+        let gap = range.choice(request, |before, behind| !waits(before) && !waits(behind)).and_then(|gap| {
+            let holes = range.holes_beside(&gap, &gap);
+            let start = place(gap.start, gap.end(), holes[0])?;
+            Some((gap, (holes.contains(&true), gap.bytes, start)))
+        });
+        if let Some((gap, fitness @ (.., start))) = gap
+            && best.is_none_or(|(_, least)| fitness < least)
+        {
+            return self.ranges[area].claim(&gap, start, size).ok().map(|block| self.locate(block, area));
         }
-        let size = request.bytes.checked_next_multiple_of(self.settings.granule)?;
-        let place = |run: &OwnedRun| {
-            let low = run.start.checked_next_multiple_of(request.align)?;
-            let high = run.end.checked_sub(size)? & !(request.align - 1);
-            // As a range cuts its gaps: from the high end behind a hole, since what is left can merge with pages that are mapped there.
-            (low <= high).then_some(if run.holes[0] { high } else { low })
-        };
-        let fitness = |run: &OwnedRun| (run.holes.contains(&true), run.end - run.start);
-        let runs = self.pending[area].slots().filter_map(|slot| self.run(area, slot, request.owner));
-        let fitting = runs.filter_map(|run| Some((run, place(&run)?)));
-        let fitting = fitting.filter(|(run, _)| worst.is_none_or(|worst| fitness(run) <= worst));
-        let (run, start) = fitting.min_by_key(|(run, start)| (fitness(run), *start))?;
-        self.release_run(area, &run, request.owner);
+        let (run, (.., start)) = best?;
+        self.release_run(area, &run, owner);
         let range = &mut self.ranges[area];
         let block = range.claim(&range.gap(run.anchor)?, start, size).ok()?;
-        self.keep_pending(area, run.anchor, (run.waits.0, start.min(run.waits.1)), request.owner, run.ticket);
-        self.keep_pending(area, block.slot, ((start + size).max(run.waits.0), run.waits.1), request.owner, run.ticket);
+        self.keep_pending(area, run.anchor, (run.waits.0, start.min(run.waits.1)), owner, run.ticket);
+        self.keep_pending(area, block.slot, ((start + size).max(run.waits.0), run.waits.1), owner, run.ticket);
         Some(self.locate(block, area))
     }
 

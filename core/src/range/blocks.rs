@@ -32,29 +32,29 @@ impl<S: Slots, I: Index> Range<S, I> {
     fn try_place(&mut self, request: Request, exact: bool) -> Result<Block, AllocError> {
         let Request { bytes, align, .. } = request.validate()?;
         let size = self.granules(bytes).ok_or(AllocError::new(Cause::TooLarge, bytes))?;
-        let found = self.choose(size, align, exact);
-        let Some((i, front)) = found else { return Err(self.error(Cause::OutOfMemory, bytes)) };
-        let Some(new) = self.take_slot() else { return Err(self.error(Cause::OutOfSlots, bytes)) };
-        Ok(self.cut(i, new, front, size))
-    }
-
-    /// The gap that a request of `size` granules gets: its record, and the block's offset in it.
-    #[inline]
-    fn choose(&self, size: u32, align: u64, exact: bool) -> Option<(u32, u32)> {
-        if align >> self.granule <= 1 {
-            self.find_away_from_holes(size).or_else(|| self.find(size, 0, exact, |_| true)).map(|i| {
+        let found = if align >> self.granule <= 1 {
+            self.find_away_from_holes(size, |_| true).or_else(|| self.find(size, 0, exact, |_| true)).map(|i| {
                 let record = self.slots.slot(i);
                 (i, if self.cuts_low(record) { 0 } else { record.gap - size })
             })
         } else {
             self.find_aligned(size, align, exact)
-        }
+        };
+        let Some((i, front)) = found else { return Err(self.error(Cause::OutOfMemory, bytes)) };
+        let Some(new) = self.take_slot() else { return Err(self.error(Cause::OutOfSlots, bytes)) };
+        Ok(self.cut(i, new, front, size))
     }
 
-    /// The gap that `allocate` would cut for a request; allocates nothing.
-    pub(crate) fn choice(&self, request: Request) -> Option<RangeExtent> {
+    /// The gap that `allocate` would cut for a request, of those for which `usable`, called with the records before and behind it,
+    /// returns true; allocates nothing.
+    pub(crate) fn choice(&self, request: Request, usable: impl Fn(u32, u32) -> bool) -> Option<RangeExtent> {
         let size = self.granules(request.bytes)?;
-        self.choose(size, request.align, false).and_then(|(i, _)| self.gap(i))
+        let fits = |record: &Slot| {
+            let before = self.slots.slot(record.next).prev;
+            usable(before, record.next) && self.lowest_fit(record, size, request.align).is_some()
+        };
+        let away = if request.align >> self.granule <= 1 { self.find_away_from_holes(size, fits) } else { None };
+        away.or_else(|| self.index.find_exact(&self.slots, size, u32::MAX, fits)).and_then(|i| self.gap(i))
     }
 
     #[inline]
@@ -69,12 +69,12 @@ impl<S: Slots, I: Index> Range<S, I> {
     /// Finds a gap that touches no hole, in a range with holes and for best and first fit. A gap beside a hole can
     /// grow, so it is kept for larger requests. Skips at most two gaps for each hole.
     #[inline]
-    fn find_away_from_holes(&self, size: u32) -> Option<u32> {
+    fn find_away_from_holes(&self, size: u32, fits: impl Fn(&Slot) -> bool) -> Option<u32> {
         if self.holes == NONE || !self.index.cut_low() {
             return None;
         }
         let is_hole = |record: &Slot| record.state() == SlotState::Hole;
-        let apart = |record: &Slot| !is_hole(record) && !is_hole(self.slots.slot(record.next));
+        let apart = |record: &Slot| !is_hole(record) && !is_hole(self.slots.slot(record.next)) && fits(record);
         self.index.find(&self.slots, size, u32::MAX, apart)
     }
 
