@@ -10,7 +10,7 @@ use terrace::engine::arena::ArenaSettings;
 use terrace::engine::{Arena, ArenaCapacity, BestFit, NoFence, heap_parts};
 use terrace::recording::Reader;
 use terrace_models::scenarios::{Expandable, OnDevice, Outcome, Pooled, Scenario, run};
-use terrace_models::{Growing, PyTorch, Segments};
+use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
 use terrace_tests::manual::Manual;
 
 /// The runs in tests/data; two more are too large for it.
@@ -50,6 +50,19 @@ fn ours_with(scenario: &Scenario, options: DeviceOptions) -> Outcome {
 
 fn theirs(scenario: &Scenario) -> Outcome {
     run(scenario, &mut Pooled(PyTorch::new(Segments::new(scenario.limit))))
+}
+
+/// On a device with plenty of memory, by `set_per_process_memory_fraction`.
+fn theirs_within(scenario: &Scenario, fraction: Option<f64>) -> Outcome {
+    let options = PyTorchOptions { fraction, ..PyTorchOptions::default() };
+    let policy = PyTorch::with(Segments::new(TOTAL), NoFence, options).expect("a share");
+    run(scenario, &mut Pooled(policy))
+}
+
+/// With `expandable_segments:True` too.
+fn expandable_within(scenario: &Scenario, fraction: Option<f64>) -> Outcome {
+    let mut policy = Expandable::within(TOTAL, fraction).expect("pages of 2 MiB");
+    run(scenario, &mut policy)
 }
 
 /// With `expandable_segments:True`.
@@ -273,4 +286,61 @@ fn another_stream_costs_no_memory() {
             }
         }
     }
+}
+
+/// `tests/data/pytorch_runs.csv`: what PyTorch itself did with each run, as `cargo xtask test --only pytorch` records it.
+struct RecordedRun {
+    name: String,
+    permille: u64,
+    allocator: String,
+    /// Driver calls, bytes reserved and live at most, blocks refused.
+    counts: [u64; 4],
+}
+
+fn pytorch_runs() -> Vec<RecordedRun> {
+    let text = std::fs::read_to_string(data().join("pytorch_runs.csv")).expect("recorded runs");
+    let run = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| fields[at].parse().expect("a number");
+        let counts = [3, 4, 5, 6].map(number);
+        RecordedRun { name: fields[0].into(), permille: number(1), allocator: fields[2].into(), counts }
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(run).collect()
+}
+
+/// The models of PyTorch's allocator, beside which terrace is measured, do what PyTorch 2.15 did on the simulated driver, to the call.
+#[test]
+fn the_models_do_what_pytorch_did() {
+    let runs = pytorch_runs();
+    let folder = traces("the_models_do_what_pytorch_did: the runs that tests/data lacks");
+    let seeds: &[u64] = if std::env::var_os("TERRACE_ALL").is_some() { &[100, 200, 300] } else { &[100] };
+    let hostile: Vec<Scenario> = seeds.iter().flat_map(|&seed| Scenario::hostile(seed)).collect();
+    let recorded: Vec<Scenario> = ALL_RUNS
+        .iter()
+        .filter_map(|name| match &folder {
+            Some(folder) => Some(recorded(folder, name)),
+            None => KEPT_RUNS.contains(name).then(|| recorded(&data(), name)),
+        })
+        .collect();
+    let mut wrong = Vec::new();
+    for scenario in hostile.iter().chain(&recorded) {
+        for run in runs.iter().filter(|run| run.name == scenario.name) {
+            let scenario = scenario.limited(&scenario.name, run.permille);
+            let fraction = Some((scenario.limit as f64 + 0.5) / TOTAL as f64);
+            let outcome = match run.allocator.as_str() {
+                "own" => theirs_within(&scenario, fraction),
+                "expandable" => expandable_within(&scenario, fraction),
+                _ => continue,
+            };
+            let Outcome { totals, peak_live, failed } = outcome;
+            let counts = [totals.calls, totals.peak_reserved, peak_live, failed];
+            if counts != run.counts {
+                wrong.push(format!(
+                    "{} {} {}: {counts:?}, PyTorch {:?}",
+                    run.name, run.permille, run.allocator, run.counts
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
 }

@@ -106,6 +106,11 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         core::iter::successors(self.first(), |&slot| self.after(slot))
     }
 
+    /// Who freed them, the oldest first.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
+        self.slots().map(|slot| Owner(self.records[slot as usize].owner))
+    }
+
     /// Checks the list. O(records).
     pub(super) fn check(&self) -> Result<(), Violation> {
         let all = self.records.iter().filter(|record| record.waits).count();

@@ -31,11 +31,21 @@ struct OwnedRun {
     ticket: u64,
 }
 
+/// The share of the capacity, in permille, up to which what others freed is left alone until it is needed. Patterns of eight streams in
+/// 1.05 times their peak are refused 16 to 47 blocks if it is never asked for, and 7 to 27 with this (`streams` of `device_calls`).
+const ASK_ABOVE: u32 = 280;
+
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Allocates a block for an owner that has pending blocks, in the run or the gap that fits best: where it would lie if each fence
     /// were ready at once. `None` if the owner has none, or nothing fits. O(runs + gaps beside them).
+    ///
+    /// Once [`ASK_ABOVE`] of the capacity is taken, asks the fences first whether what others freed is ready.
     pub(super) fn reuse(&mut self, request: Request) -> Option<Block> {
         let (area, owner) = (self.area(request.bytes), request.owner);
+        let scarce = self.source.usage().capacity != 0 && self.left_below(ASK_ABOVE) == 0;
+        if scarce && self.pending[area].owners().any(|by| by != owner) {
+            self.poll_fences();
+        }
         let size = request.bytes.checked_next_multiple_of(self.settings.granule)?;
         // Takes up to three slots, for the block and the rest on either side; releasing the run frees at least one.
         let may_split = self.ranges[area].slots_left() >= 2;

@@ -697,6 +697,25 @@ fn what_waits_for_its_owner_is_chosen_where_it_fits_better_than_a_gap() {
 }
 
 #[test]
+fn what_others_freed_is_asked_for_once_memory_is_scarce() {
+    // A segment of 16 pages is a 16th of the first capacity, and half of the second.
+    for (capacity, asked) in [(256 * PAGE, false), (32 * PAGE, true)] {
+        let mut world = world(false, capacity, ArenaSettings { small_threshold: 64, ..SETTINGS });
+        let blocks = [4, 4, 8].map(|pages| get(&mut world, pages * PAGE, 1));
+        world.fence_mut().done.insert(Owner(1), 0);
+        put(&mut world, blocks[1], 1);
+        happened(&world);
+        get(&mut world, 2 * PAGE, 1);
+        assert_eq!(happened(&world), [""; 0], "nothing of others waits");
+        put(&mut world, blocks[2], 2);
+        happened(&world);
+        get(&mut world, 2 * PAGE, 2);
+        assert_eq!(happened(&world).contains(&"poll"), asked);
+        world.check().expect("every invariant holds");
+    }
+}
+
+#[test]
 fn two_slots_are_enough_to_reuse_a_part_of_what_waits() {
     // Records: the segment, the block, and two to come.
     let mut world = lent(false, 1 << 20, SETTINGS, 4);

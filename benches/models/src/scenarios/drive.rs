@@ -126,7 +126,15 @@ impl Expandable {
     /// # Errors
     /// Never, as long as the simulated device has pages of 2 MiB.
     pub fn new(capacity: u64) -> Result<Self, BadOption> {
-        let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
+        Self::within(capacity, None)
+    }
+
+    /// The same with a share of the capacity as `set_per_process_memory_fraction` sets it.
+    ///
+    /// # Errors
+    /// A share that is none.
+    pub fn within(capacity: u64, fraction: Option<f64>) -> Result<Self, BadOption> {
+        let options = PyTorchOptions { expandable: true, fraction, ..PyTorchOptions::default() };
         PyTorch::with(Growing::new(capacity), NoFence, options).map(|policy| Self(Pooled(policy)))
     }
 }
