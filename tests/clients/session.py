@@ -1,8 +1,10 @@
-"""PyTorch's uses of device memory, on the simulated driver: python session.py own|expandable|terrace.
+"""PyTorch's uses of device memory, on the simulated driver: python session.py own|expandable|terrace MACHINE [RECORD].
 
-Each case prints `PASS name` or `FAIL name: why`. At the end the driver says what was used wrongly. Kernels do nothing there, so
-what is compared are bytes that copies and sets moved, addresses, and figures of memory; what a kernel would have read or written
-too early is not seen.
+MACHINE is a profile of the simulated driver with two devices. Each case prints `PASS name` or `FAIL name: why`. At the end the
+driver says what was used wrongly. Kernels do nothing there, so what is compared are bytes that copies and sets moved, addresses, and
+figures of memory; what a kernel would have read or written too early is not seen.
+
+RECORD is a file for the calls that PyTorch makes to terrace's hooks, one a line; what runs out of memory is then left out.
 """
 
 import ctypes
@@ -13,7 +15,7 @@ import traceback
 
 import torch
 
-MODE = sys.argv[1]
+MODE, MACHINE, RECORD = (sys.argv + [None])[1:4]
 MIB = 1 << 20
 DRIVER = ctypes.CDLL("libcuda.so.1")
 CASES = []
@@ -89,7 +91,7 @@ def streams_and_events_order_copies():
         done.record()
     with torch.cuda.stream(second):
         second.wait_event(done)
-        copy = block.clone() if False else torch.empty_like(block).copy_(block)
+        copy = torch.empty_like(block).copy_(block)
         back = copy.to("cpu", non_blocking=True)
     second.synchronize()
     done.synchronize()
@@ -241,6 +243,8 @@ def text(name):
 def main():
     failed = 0
     for function in CASES:
+        if RECORD and function is memory_that_is_out_is_told_and_comes_back:
+            continue
         try:
             function()
             print("PASS", function.__name__, flush=True)
@@ -254,11 +258,80 @@ def main():
     return 1 if failed or wrong else 0
 
 
+def record(path):
+    """Gives PyTorch hooks that write down each call and pass it on. Blocks and streams are numbered in order of appearance."""
+    library = terrace_torch._library.library()
+    out, lock, blocks, streams = open(path, "w"), threading.Lock(), {}, {None: 0}
+    word, number, big = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
+    count = iter(range(1 << 62))
+
+    def stream(handle):
+        return streams.setdefault(handle, len(streams))
+
+    def hook(name, result, *kinds):
+        def decorate(written):
+            inner = ctypes.CFUNCTYPE(result, *kinds)(("terrace_torch_" + name, library))
+
+            def call(*arguments):
+                with lock:
+                    # Before the call for what gives memory back, since the next allocation may get it.
+                    early = written(None, *arguments) if result is None else None
+                    done = inner(*arguments)
+                    print(name, *(early if result is None else written(done, *arguments)), file=out, flush=True)
+                    return done
+
+            callback = ctypes.CFUNCTYPE(result, *kinds)(call)
+            kept.append(callback)
+            return ctypes.cast(callback, word).value
+
+        return decorate
+
+    @hook("alloc", word, ctypes.c_ssize_t, number, word)
+    def alloc(block, size, device, on):
+        assert block or not size, "a hook cannot raise what is out of memory"
+        blocks[block] = next(count)
+        return blocks[block], size, device, stream(on)
+
+    @hook("free", None, word, ctypes.c_ssize_t, number, word)
+    def free(_, block, size, device, on):
+        return blocks.pop(block), size, device, stream(on)
+
+    @hook("record_stream", None, word, word)
+    def record_stream(_, block, on):
+        return blocks[block], stream(on)
+
+    @hook("begin_allocate_to_pool", None, number, big, big, word)
+    def begin(_, device, first, second, filter):
+        return device, first, second
+
+    @hook("end_allocate_to_pool", None, number, big, big)
+    def end(_, device, first, second):
+        return device, first, second
+
+    @hook("release_pool", None, number, big, big)
+    def release(_, device, first, second):
+        return device, first, second
+
+    @hook("reset", None)
+    def reset(_):
+        return ()
+
+    allocator = torch._C._cuda_customAllocator(alloc, free)
+    allocator.set_record_stream_fn(record_stream)
+    allocator.set_begin_allocate_to_pool(begin)
+    allocator.set_end_allocate_to_pool_fn(end)
+    allocator.set_release_pool(release)
+    allocator.set_reset_fn(reset)
+    torch._C._cuda_changeCurrentAllocator(allocator)
+
+
+kept = []
+
 if __name__ == "__main__":
     DRIVER.simcuda_reset.argtypes = [ctypes.c_char_p]
-    assert DRIVER.simcuda_reset(b'{"devices":2}') == 0, text("simcuda_error")
+    assert DRIVER.simcuda_reset(b'{"profile": "%s"}' % MACHINE.encode()) == 0, text("simcuda_error")
     if MODE == "terrace":
         import terrace_torch
 
-        terrace_torch.enable()
+        record(RECORD) if RECORD else terrace_torch.enable()
     sys.exit(main())

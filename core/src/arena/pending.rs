@@ -106,7 +106,7 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         core::iter::successors(self.first(), |&slot| self.after(slot))
     }
 
-    /// Who freed them, the oldest first.
+    /// The owner of each block, the oldest first.
     pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
         self.slots().map(|slot| Owner(self.records[slot as usize].owner))
     }

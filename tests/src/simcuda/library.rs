@@ -1,6 +1,6 @@
 //! The library: built once, loaded once.
 //!
-//! Upward: [`path`], [`loaded`].
+//! Upward: [`path`], [`loaded`]; [`built`] for libraries beside it.
 //! From below: cargo, in a target folder of its own, so that it does not wait for the cargo that runs the tests.
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -17,7 +17,7 @@ const FILE: &str = "libterrace_simcuda.so";
 
 static PATH: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os(VARIABLE) {
     Some(path) => PathBuf::from(path),
-    None => build(),
+    None => built(PACKAGE, FILE),
 });
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
@@ -42,18 +42,18 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/simcuda-lib")
 }
 
-/// Builds the package as it is, with the flags of nobody else.
-fn build() -> PathBuf {
+/// Builds a package as it is, with the flags of no other build; returns its library.
+pub fn built(package: &str, file: &str) -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into()));
     cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    cargo.args(["build", "--quiet", "--package", PACKAGE, "--target-dir"]).arg(folder());
+    cargo.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(folder());
     let others =
         ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR"];
     for name in others {
         cargo.env_remove(name);
     }
     let output = cargo.output().unwrap_or_else(|error| panic!("cargo does not start: {error}"));
-    assert!(output.status.success(), "{PACKAGE} does not build:\n{}", String::from_utf8_lossy(&output.stderr));
-    let path = folder().join("debug").join(FILE);
+    assert!(output.status.success(), "{package} does not build:\n{}", String::from_utf8_lossy(&output.stderr));
+    let path = folder().join("debug").join(file);
     path.canonicalize().unwrap_or_else(|error| panic!("{} is not there: {error}", path.display()))
 }

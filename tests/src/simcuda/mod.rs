@@ -24,7 +24,7 @@ mod sweep;
 mod symbols;
 
 pub use controls::Simulator;
-pub use library::VARIABLE;
+pub use library::{VARIABLE, built};
 pub use session::Session;
 pub use sweep::swept;
 pub use symbols::without_symbols;

@@ -129,3 +129,26 @@ fn a_move_that_is_refused_half_way_is_undone() {
     drop(device.allocate(&stream, 12 * MIB).expect("it can be had when nothing is refused"));
     drop(between);
 }
+
+/// Another program takes all memory between what the driver says is free and each call that takes some: an error with what there
+/// is, nothing kept, and all of it again when the other has given it back.
+#[test]
+fn memory_that_others_take_between_two_calls_is_told_and_costs_nothing() {
+    for (origin, function) in [(PoolOrigin::Pages, "cuMemCreate"), (PoolOrigin::Segments, "cuMemAlloc_v2")] {
+        let session = Simulator::exclusive(r#"{"profile": "discrete", "total": 1073741824}"#);
+        let device = open(0, DeviceOptions { origin, capacity: 0, ..small() }).expect("a device");
+        let stream = device.stream().expect("a stream");
+        let before = device.stats().pool.reserved;
+        assert!(device.memory().expect("the driver answers").free > 600 << 20);
+        // The third handle of 32 MiB, or the only segment.
+        session.occupy(0, 1 << 30, function, if origin == PoolOrigin::Pages { 3 } else { 1 });
+        let refused = device.allocate(&stream, 512 << 20).expect_err("the other was faster");
+        let DeviceError::OutOfMemory(what) = &refused else { panic!("{refused:?}") };
+        assert!(what.to_string().contains("others hold"), "{what}");
+        assert_eq!(device.stats().pool.reserved, before, "{origin:?}: no part is kept");
+        device.check().expect("every invariant holds");
+        session.vacate(0);
+        drop(device.allocate(&stream, 512 << 20).expect("it is there again"));
+        device.check().expect("every invariant holds");
+    }
+}

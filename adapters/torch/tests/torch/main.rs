@@ -3,5 +3,6 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+mod recorded;
 mod simulated;
 mod wheel;

@@ -20,30 +20,30 @@ const TOTAL: usize = 288;
 
 /// Where an `int` is, and the attribute of the driver that it has.
 const NUMBERS: [(usize, i32); 15] = [
-    (308, 10),  // warpSize
-    (320, 1),   // maxThreadsPerBlock
-    (324, 2),   // maxThreadsDim
-    (328, 3),   //
-    (332, 4),   //
-    (336, 5),   // maxGridSize
-    (340, 6),   //
-    (344, 7),   //
-    (360, 75),  // major
-    (364, 76),  // minor
-    (384, 16),  // multiProcessorCount
-    (388, 18),  // integrated
-    (588, 41),  // unifiedAddressing
-    (636, 83),  // managedMemory
-    (656, 89),  // concurrentManagedAccess
+    (308, 10), // warpSize
+    (320, 1),  // maxThreadsPerBlock
+    (324, 2),  // maxThreadsDim
+    (328, 3),  //
+    (332, 4),  //
+    (336, 5),  // maxGridSize
+    (340, 6),  //
+    (344, 7),  //
+    (360, 75), // major
+    (364, 76), // minor
+    (384, 16), // multiProcessorCount
+    (388, 18), // integrated
+    (588, 41), // unifiedAddressing
+    (636, 83), // managedMemory
+    (656, 89), // concurrentManagedAccess
 ];
 
 /// Where a number is that the simulated driver has no attribute for, and what PyTorch divides by.
 const CONSTANTS: [(usize, u32); 5] = [
-    (296, 48 << 10),  // sharedMemPerBlock
-    (304, 64 << 10),  // regsPerBlock
-    (596, 4 << 20),   // l2CacheSize
-    (604, 1536),      // maxThreadsPerMultiProcessor
-    (672, 48 << 10),  // sharedMemPerBlockOptin
+    (296, 48 << 10), // sharedMemPerBlock
+    (304, 64 << 10), // regsPerBlock
+    (596, 4 << 20),  // l2CacheSize
+    (604, 1536),     // maxThreadsPerMultiProcessor
+    (672, 48 << 10), // sharedMemPerBlockOptin
 ];
 
 /// `cudaDeviceProp`; what nothing here says is 0.
