@@ -133,6 +133,21 @@ pub trait Source {
         let _ = (region, offset, bytes);
     }
 
+    /// Takes what [`take`](Source::take) would take out of the capacity; the caller gets the memory by other means, and then the next
+    /// `take` of as many bytes gives it, or [cancels](Source::cancel_take). Not counted as a call.
+    ///
+    /// # Errors
+    /// [`SourceError::Unsupported`] by default: then the arena calls `take`. After an error nothing is taken.
+    fn take_later(&mut self, bytes: u64) -> Result<(), SourceError> {
+        let _ = bytes;
+        Err(SourceError::Unsupported)
+    }
+
+    /// Puts back what [`take_later`](Source::take_later) took.
+    fn cancel_take(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Unmaps the pages at `[offset, offset + bytes)`, all of which must be mapped, by whole handles. Counts as one call.
     ///
     /// # Errors

@@ -7,9 +7,11 @@
 //!   cancel:           |====|                       all of it is a hole again
 //! ```
 //!
+//! A fixed source gives no memory piece by piece: the caller takes a whole segment without the lock, and `finish` allocates in it.
+//!
 //! Promises upward: all memory that is given out is mapped; an arena with growths passes its checks; a cancelled growth leaves
 //! nothing, in no count either.
-//! Asks from below: [`Source::map_later`] and [`Source::cancel_later`].
+//! Asks from below: [`Source::map_later`] and [`Source::cancel_later`]; [`Source::take_later`] and [`Source::cancel_take`].
 
 use super::Arena;
 use super::storage::ArenaStorage;
@@ -25,12 +27,22 @@ const RANGES: usize = 4;
 /// Records that a growth may need besides those of a mapping: its block's, and of what is hidden on either side.
 const SLOTS: u32 = 3;
 
-/// A block whose pages are still to be mapped.
+/// A block whose pages are still to be mapped, or whose segment is still to be taken.
 ///
 /// It ends by [`Arena::finish`] or [`Arena::cancel`], of the arena that gave it. One that is dropped keeps its memory for ever.
 #[derive(Debug)]
 #[must_use = "its memory stays taken until it is finished or cancelled"]
-pub struct Growth {
+pub struct Growth(GrowthKind);
+
+#[derive(Debug)]
+enum GrowthKind {
+    Pages(PagesGrowth),
+    /// Bytes of the segment, and what is to be allocated in it.
+    Segment(u64, Request),
+}
+
+#[derive(Debug)]
+struct PagesGrowth {
     block: Block,
     area: usize,
     /// What is hidden on either side of the block: free memory that is not mapped yet, or merged with such memory.
@@ -41,20 +53,30 @@ pub struct Growth {
 impl Growth {
     /// The ranges to map: first address and bytes, both multiples of a page.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.ranges.iter()
+        let ranges = if let GrowthKind::Pages(growth) = &self.0 { growth.ranges } else { LaterRanges::default() };
+        (0..ranges.count).map(move |at| ranges.ranges[at])
     }
 
+    /// The bytes of the segment to take, which the source's next `take` then gives.
+    pub fn segment(&self) -> Option<u64> {
+        if let GrowthKind::Segment(bytes, _) = self.0 { Some(bytes) } else { None }
+    }
+}
+
+impl PagesGrowth {
     /// Bytes that are live for the range.
     fn bytes(&self) -> u64 {
         self.block.bytes + self.hidden.iter().flatten().map(|block| block.bytes).sum::<u64>()
     }
 }
 
-/// Ranges that are to be mapped later.
+/// Ranges that are to be mapped later, or a segment that is to be taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LaterRanges {
     ranges: [(u64, u64); RANGES],
     count: usize,
+    /// Bytes of the segment; 0 for none.
+    segment: u64,
 }
 
 impl LaterRanges {
@@ -80,10 +102,10 @@ impl LaterRanges {
 }
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Allocates, but lets the caller map the pages of a growing source.
+    /// Allocates, but lets the caller map the pages of a growing source, or take the segment of a fixed one.
     ///
-    /// Returns a block, or a growth if the source needs new pages and can [map later](Source::map_later). Other calls to the arena
-    /// may come before the growth ends.
+    /// Returns a block, or a growth if the source needs new memory and can [map](Source::map_later) or [take](Source::take_later) it
+    /// later. Other calls to the arena may come before the growth ends.
     ///
     /// # Errors
     /// As for [`allocate`](Allocator::allocate).
@@ -91,27 +113,50 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.later = Some(LaterRanges::default());
         let found = self.find_block(request);
         let ranges = self.later.take().unwrap_or_default();
+        if ranges.segment > 0 {
+            self.counters.taking += ranges.segment;
+            return Ok(Err(Growth(GrowthKind::Segment(ranges.segment, request))));
+        }
         let block = found.inspect_err(|_| self.counters.failed += 1)?;
         if ranges.is_empty() {
             return Ok(Ok(self.count_allocated(block)));
         }
         let area = self.area_of(&block);
-        let growth = Growth { block, area, hidden: self.hide(&block, area, &ranges), ranges };
+        let growth = PagesGrowth { block, area, hidden: self.hide(&block, area, &ranges), ranges };
         self.counters.growing += growth.bytes();
-        Ok(Err(growth))
+        Ok(Err(Growth(GrowthKind::Pages(growth))))
     }
 
-    /// Ends a growth whose ranges the caller has mapped: returns its block. O(log n).
-    pub fn finish(&mut self, growth: Growth) -> Block {
+    /// Ends a growth whose ranges the caller has mapped, or whose segment the source's next `take` gives: returns its block. O(log n),
+    /// and for a segment as [`allocate`](Allocator::allocate).
+    ///
+    /// # Errors
+    /// For a segment as `allocate`: others may have taken the records that it needs.
+    pub fn finish(&mut self, growth: Growth) -> Result<Block, AllocError> {
+        let growth = match growth.0 {
+            GrowthKind::Pages(growth) => growth,
+            GrowthKind::Segment(bytes, request) => {
+                self.counters.taking -= bytes;
+                self.counters.misses += u64::from(self.take_wanted(bytes).is_ok());
+                return self.allocate(request);
+            }
+        };
         self.counters.growing -= growth.bytes();
         self.counters.misses += 1;
         self.reveal(&growth);
-        self.count_allocated(growth.block)
+        Ok(self.count_allocated(growth.block))
     }
 
-    /// Ends a growth none of whose ranges is mapped. O(extents) for each range.
+    /// Ends a growth none of whose ranges is mapped, or whose segment was not taken. O(extents) for each range.
     pub fn cancel(&mut self, growth: Growth) {
         self.later = None;
+        let growth = match growth.0 {
+            GrowthKind::Pages(growth) => growth,
+            GrowthKind::Segment(bytes, _) => {
+                self.counters.taking -= bytes;
+                return self.source.cancel_take(bytes);
+            }
+        };
         self.counters.growing -= growth.bytes();
         let released = 1 + growth.hidden.iter().flatten().count() as u32;
         if self.ranges[growth.area].slots_left() + released < growth.ranges.count as u32 {
@@ -176,7 +221,19 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         [before, behind].map(|part| part.and_then(|(gap, from, to)| range.hide(&gap, from, to - from, block).ok()))
     }
 
-    fn reveal(&mut self, growth: &Growth) {
+    /// Leaves a segment of so many bytes to the caller, if the allocation under way may; returns whether it does.
+    pub(super) fn want_segment(&mut self, bytes: u64) -> bool {
+        let may = self.later.is_some() && self.has_place() && self.source.take_later(bytes).is_ok();
+        self.later.iter_mut().filter(|_| may).for_each(|later| later.segment = bytes);
+        may
+    }
+
+    /// Whether the allocation under way has left a segment to the caller.
+    pub(super) fn wants_segment(&self) -> bool {
+        self.later.is_some_and(|later| later.segment > 0)
+    }
+
+    fn reveal(&mut self, growth: &PagesGrowth) {
         // The last one first, so that later blocks get the records that they would have got.
         for hidden in growth.hidden.into_iter().rev().flatten() {
             // As in `cancel`.

@@ -114,6 +114,8 @@ struct ArenaCounters {
     quarantined: u64,
     /// Bytes of growths that have not ended.
     growing: u64,
+    /// Bytes of segments that the caller is taking: reserved, and in no range yet.
+    taking: u64,
     live_blocks: u64,
     peak_live_blocks: u64,
     allocations: u64,
@@ -390,7 +392,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
         ensure(live == kept, "what the range holds is in use, cached, waiting, growing or quarantined", live)?;
         let backed: u64 = self.ranges.iter().map(Range::backed).sum();
         let all = self.reserved();
-        ensure(backed + self.unused_tails() == all, "all memory of the source is in the ranges", all)?;
+        let elsewhere = self.unused_tails() + self.counters.taking;
+        ensure(backed + elsewhere == all, "all memory of the source is in the ranges, or on its way", all)?;
         self.check_segments()
     }
 }

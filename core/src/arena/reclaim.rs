@@ -84,6 +84,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     fn grow_or_wait(&mut self, request: Request) -> Result<Block, AllocError> {
         let calls = self.source.usage().calls;
         let mut grown = self.grow(request);
+        if self.wants_segment() {
+            return grown;
+        }
         if grown.is_err() && self.wait_for_fences() {
             grown = self.search(request).or_else(|_| self.grow(request));
         }

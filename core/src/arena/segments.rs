@@ -46,6 +46,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         // Where the source has no room for the usual size, a segment is no larger than the request.
         let has_room = usual <= left;
         let bytes = self.fit_budget(least, if has_room { usual } else { least });
+        if self.want_segment(bytes) {
+            return Err(self.out_of_memory(request)); // not told: `allocate_later` makes a growth of it
+        }
         let mut taken = self.take_segment(bytes);
         if taken.is_err() && self.trim_segments() {
             taken = self.take_segment(bytes);
@@ -70,7 +73,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// slack, but at least `least`. Gives vacant segments back to the source first, as long as the limit would be
     /// exceeded.
     fn fit_budget(&mut self, least: u64, usual: u64) -> u64 {
-        let wanted = self.counters.recent_peak.max(self.counters.in_use + least);
+        let wanted = self.counters.recent_peak.max(self.counters.in_use + self.counters.taking + least);
         let slack = (u128::from(wanted) * u128::from(self.settings.slack) / 1000) as u64;
         let budget = wanted.saturating_add(slack.max(least.saturating_mul(self.settings.spare_multiple.into())));
         let over = |arena: &Self| arena.reserved().saturating_add(usual).saturating_sub(budget);
@@ -96,8 +99,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.ranges[LARGE].is_vacant(self.segments[at].id)
     }
 
+    /// Whether there are records for another segment.
+    pub(super) fn has_place(&self) -> bool {
+        self.segment_count < self.segments.len() && self.ranges[LARGE].slots_left() >= 2
+    }
+
     fn take_segment(&mut self, bytes: u64) -> Result<(), SourceError> {
-        if self.segment_count == self.segments.len() || self.ranges[LARGE].slots_left() < 2 {
+        if !self.has_place() {
             return Err(NO_SLOT);
         }
         let region = self.source.take(bytes)?;
@@ -105,6 +113,20 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if zeroed.is_err() && self.source.give_back(region).is_ok() {
             return zeroed;
         }
+        self.add_segment(region, zeroed)
+    }
+
+    /// Adds a segment that [`Source::take_later`] asked for and that the caller has filled with zeros if settings say so.
+    pub(super) fn take_wanted(&mut self, bytes: u64) -> Result<(), SourceError> {
+        let region = self.source.take(bytes)?;
+        if self.has_place() {
+            self.add_segment(region, Ok(()))
+        } else {
+            self.source.give_back(region).and(Err(NO_SLOT))
+        }
+    }
+
+    fn add_segment(&mut self, region: Region, zeroed: Result<(), SourceError>) -> Result<(), SourceError> {
         let bytes = region.bytes & !(self.settings.granule - 1);
         let (at, start) = self.window_for(region, bytes);
         match self.ranges[LARGE].add_region(start, bytes) {

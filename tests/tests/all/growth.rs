@@ -7,7 +7,7 @@ use terrace::engine::{
     Allocator, Arena, BestFit, Block, NoFence, Owner, Region, Request, Source, SourceError, SourceUsage,
 };
 use terrace_device::store::{ArenaCapacity, HeapStore, heap_parts};
-use terrace_models::Growing;
+use terrace_models::{Growing, Segments};
 use terrace_tests::Random;
 
 const PAGE: u64 = 2 << 20;
@@ -135,7 +135,7 @@ fn program(seed: u64, capacity: u64, slots: usize) -> [u64; 3] {
             6..8 if !growing.is_empty() => {
                 let growth = growing.swap_remove(random.below(growing.len() as u64) as usize);
                 map(&mut arena, base, &growth);
-                let block = arena.finish(growth);
+                let block = arena.finish(growth).expect("its pages are mapped");
                 take(&arena, base, &live, &block);
                 live.push(block);
             }
@@ -192,4 +192,138 @@ fn without_records_for_it_nothing_waits() {
     for seed in 0..20 {
         program(seed, 1 << 30, 24);
     }
+}
+
+/// Segments that the caller takes later.
+struct TakenLater {
+    below: Segments,
+    /// Bytes of segments that are being taken, and one that was taken.
+    taking: Vec<u64>,
+    taken: Option<u64>,
+}
+
+impl Source for TakenLater {
+    fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
+        if self.taken.take_if(|taken| *taken == bytes).is_none() {
+            self.room_for(bytes)?;
+        }
+        self.below.take(bytes)
+    }
+
+    fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
+        self.below.give_back(region)
+    }
+
+    fn take_later(&mut self, bytes: u64) -> Result<(), SourceError> {
+        self.room_for(bytes)?;
+        self.taking.push(bytes);
+        Ok(())
+    }
+
+    fn cancel_take(&mut self, bytes: u64) {
+        self.end(bytes);
+    }
+
+    fn usage(&self) -> SourceUsage {
+        let usage = self.below.usage();
+        SourceUsage { reserved: usage.reserved + self.on_its_way(), ..usage }
+    }
+}
+
+impl TakenLater {
+    /// Bytes of segments that are in no range yet.
+    fn on_its_way(&self) -> u64 {
+        self.taking.iter().sum::<u64>() + self.taken.unwrap_or(0)
+    }
+
+    fn room_for(&self, bytes: u64) -> Result<(), SourceError> {
+        let available = self.usage().capacity - self.usage().reserved;
+        if bytes > available { Err(SourceError::OutOfMemory { available }) } else { Ok(()) }
+    }
+
+    fn end(&mut self, bytes: u64) {
+        let at = self.taking.iter().position(|taking| *taking == bytes).expect("it was to be taken");
+        self.taking.swap_remove(at);
+    }
+}
+
+/// A random program over segments; growths, cancelled ones, and those whose records others took meanwhile.
+fn program_of_segments(seed: u64, capacity: u64, segments: usize) -> [u64; 3] {
+    let settings = ArenaSettings { granule: 512, ..ArenaSettings::device_segments() };
+    let source = TakenLater { below: Segments::new(capacity), taking: Vec::new(), taken: None };
+    let capacity = ArenaCapacity { slots: 1 << 10, segments, entries: 0, ..ArenaCapacity::default() };
+    let mut arena = Arena::new(source, NoFence, heap_parts(capacity, BestFit::new), settings).expect("an arena");
+    let mut random = Random::new(seed);
+    let (mut live, mut growing) = (Vec::<Block>::new(), Vec::<Growth>::new());
+    let [mut later, mut cancelled, mut refused] = [0; 3];
+    for _ in 0..600 {
+        let order = random.below(12);
+        let bytes = (1 + random.below(1 << order)) * 4096;
+        match random.below(12) {
+            0..5 => match arena.allocate_later(Request::new(bytes)) {
+                Ok(Ok(block)) => live.push(block),
+                Ok(Err(growth)) => {
+                    later += 1;
+                    assert!(growth.segment().is_some_and(|taken| taken >= bytes) && growth.ranges().count() == 0);
+                    growing.push(growth);
+                }
+                Err(_) => refused += 1,
+            },
+            5 => live.extend(arena.allocate(Request::new(bytes)).ok()),
+            6..8 if !growing.is_empty() => {
+                let growth = growing.swap_remove(random.below(growing.len() as u64) as usize);
+                let bytes = growth.segment().expect("of a segment");
+                arena.source_mut().end(bytes);
+                arena.source_mut().taken = Some(bytes);
+                match arena.finish(growth) {
+                    Ok(block) => live.push(block),
+                    Err(_) => refused += 1,
+                }
+                assert_eq!(arena.source().taken, None, "it is in the arena, or back");
+            }
+            8 if !growing.is_empty() => {
+                let before = arena.stats();
+                cancelled += 1;
+                arena.cancel(growing.swap_remove(random.below(growing.len() as u64) as usize));
+                let after = arena.stats();
+                assert!(after.reserved < before.reserved);
+                assert_eq!(
+                    (after.in_use, after.live_blocks, after.allocations, after.failed),
+                    (before.in_use, before.live_blocks, before.allocations, before.failed)
+                );
+            }
+            9 if random.below(4) == 0 => _ = arena.trim(),
+            _ if !live.is_empty() => {
+                let block = live.swap_remove(random.below(live.len() as u64) as usize);
+                arena.free(block, Owner(0)).expect("it is live");
+            }
+            _ => {}
+        }
+        let mut spans: Vec<_> = live.iter().map(|block| (block.region, block.address, block.bytes)).collect();
+        spans.sort_unstable();
+        let apart = |pair: &[(u32, u64, u64)]| pair[0].0 != pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1;
+        assert!(spans.windows(2).all(apart), "seed {seed}");
+        arena.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+    growing.into_iter().for_each(|growth| arena.cancel(growth));
+    live.into_iter().for_each(|block| arena.free(block, Owner(0)).expect("it is live"));
+    arena.trim();
+    assert_eq!(arena.stats().reserved, 0, "seed {seed}");
+    [later, cancelled, refused]
+}
+
+#[test]
+fn segments_are_taken_by_the_caller() {
+    let mut sums = [0; 3];
+    for seed in 0..60 {
+        // Ample, scarce, and with few records.
+        let (capacity, segments) = [(8 << 30, 64), (24 << 20, 64), (8 << 30, 3)][seed as usize % 3];
+        let done = program_of_segments(seed, capacity, segments);
+        sums.iter_mut().zip(done).for_each(|(sum, done)| *sum += done);
+    }
+    let [later, cancelled, refused] = sums;
+    assert!(
+        later > 300 && cancelled > 60 && refused > 100,
+        "{later} growths, {cancelled} cancelled, {refused} refused"
+    );
 }

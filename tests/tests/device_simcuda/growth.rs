@@ -20,9 +20,12 @@ struct Slow<'a>(&'a Session);
 
 impl Drop for Slow<'_> {
     fn drop(&mut self) {
-        self.0.latency_of("cuMemCreate", Duration::ZERO, Duration::ZERO);
+        TAKING.iter().for_each(|name| self.0.latency_of(name, Duration::ZERO, Duration::ZERO));
     }
 }
+
+/// The functions by which memory comes in handles and in segments.
+const TAKING: [&str; 2] = ["cuMemCreate", "cuMemAlloc_v2"];
 
 /// Lets a thread allocate `bytes`, and does `meanwhile` while the driver makes its first handle; returns what the thread got.
 fn beside<R>(
@@ -31,9 +34,9 @@ fn beside<R>(
     meanwhile: impl FnOnce() -> R,
 ) -> (Result<u64, DeviceError>, R) {
     std::thread::scope(|scope| {
-        let made = || session.calls(Some("cuMemCreate"));
+        let made = || TAKING.iter().map(|name| session.calls(Some(name))).sum::<u64>();
         let before = made();
-        session.latency_of("cuMemCreate", LONG, Duration::ZERO);
+        TAKING.iter().for_each(|name| session.latency_of(name, LONG, Duration::ZERO));
         let slow = Slow(session);
         let thread = scope.spawn(move || device.allocate(stream, bytes).map(|block| block.bytes()));
         while made() == before {
@@ -69,6 +72,43 @@ fn a_hit_waits_for_no_driver_call_of_another_thread() {
     });
     assert_eq!(grown, Ok(64 * MIB));
     assert_eq!(calls, 0, "driver calls for blocks that were there");
+    device.check().expect("every invariant holds");
+}
+
+/// The same while a segment is taken.
+#[test]
+fn a_hit_waits_for_no_segment_of_another_thread() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let options = DeviceOptions { origin: PoolOrigin::Segments, capacity: 256 * MIB, ..small() };
+    let device = open(0, options).expect("a device");
+    let streams = [(); 2].map(|()| device.stream().expect("a stream"));
+    let kept = device.allocate(&streams[1], 8 * MIB).expect("room");
+    drop(device.allocate(&streams[1], 8 * MIB).expect("room"));
+    let before = device.stats().pool.reserved;
+    let (grown, calls) = beside(&session, (&device, &streams[0], 64 * MIB), || {
+        let calls = session.calls(None);
+        for size in [4096, MIB, 300_000, 4096] {
+            (0..100).for_each(|_| drop(device.allocate(&streams[1], size).expect("out of what is there")));
+        }
+        device.check().expect("every invariant holds while a segment is on its way");
+        assert!(device.stats().pool.reserved >= before + 64 * MIB, "the capacity is taken at once");
+        session.calls(None) - calls
+    });
+    assert_eq!((grown, calls), (Ok(64 * MIB), 0));
+    drop(kept);
+    device.check().expect("every invariant holds");
+    // What the driver refuses is asked for once more, under the lock; at last nothing is kept.
+    device.trim();
+    session.fail("cuMemAlloc_v2", 1, 2);
+    drop(device.allocate(&streams[0], 100 * MIB).expect("the driver refuses once only"));
+    device.trim();
+    let peak = device.stats().pool.peak_reserved;
+    (1..=200).for_each(|nth| session.fail("cuMemAlloc_v2", nth, 2));
+    let refused = device.allocate(&streams[0], 200 * MIB).expect_err("the driver has no memory");
+    session.fail("*", 0, 0);
+    assert!(matches!(refused, DeviceError::OutOfMemory(_)), "{refused}");
+    let after = device.stats().pool;
+    assert_eq!((after.reserved, after.in_use, after.peak_reserved), (0, 0, peak));
     device.check().expect("every invariant holds");
 }
 

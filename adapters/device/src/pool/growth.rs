@@ -1,18 +1,19 @@
-//! New pages for the device's arena, mapped without the pool's lock: others allocate and free meanwhile.
+//! New pages or a segment for the device's arena, without the pool's lock: others allocate and free meanwhile.
 //!
 //! ```text
 //!   thread A  |lock: plan, take from the capacity|  create .. map .. allow  |lock: finish|
 //!   thread B         waits |hit|     |miss in a gap|   |free|                               no driver call is waited for
 //! ```
 //!
-//! Promises upward: a block is given out after its pages are mapped; where the driver refuses, the arena tries all else that it
+//! Promises upward: a block is given out after its pages are mapped or its segment is taken; where the driver refuses, the arena tries all else that it
 //! knows, under the lock; no request fails while pages are on their way that might serve it.
-//! Asks from below: [`Arena::allocate_later`](terrace_core::Arena::allocate_later) and [`MapJob`], which needs no lock.
+//! Asks from below: [`Arena::allocate_later`](terrace_core::Arena::allocate_later); [`MapJob`] and [`TakeJob`], which need no lock.
 
 use super::{DevicePool, PoolState};
 use crate::backend::Backend;
-use crate::source::{BackendContext, MapDone, MapJob};
+use crate::source::{BackendContext, DeviceSource, MapDone, MapJob, TakeJob};
 use std::sync::{Condvar, MutexGuard, PoisonError};
+use terrace_core::arena::Growth;
 use terrace_core::{AllocError, Allocator, Block, Request};
 
 /// What an allocation came to, with the lock: it may have been released meanwhile.
@@ -28,7 +29,7 @@ impl<B: Backend> Drop for Underway<'_, B> {
 }
 
 impl<B: Backend> DevicePool<B> {
-    /// Allocates from the device's arena. Releases the lock while pages are mapped.
+    /// Allocates from the device's arena. Releases the lock while pages are mapped or a segment is taken.
     pub(super) fn allocate_unlocked<'a>(
         &'a self,
         mut inner: MutexGuard<'a, PoolState<B>>,
@@ -43,19 +44,19 @@ impl<B: Backend> DevicePool<B> {
             Ok(Ok(block)) => return (inner, Ok(block)),
             Err(error) => return (inner, Err(error)),
         };
-        let jobs: Vec<MapJob> = growth.ranges().filter_map(|(start, _)| inner.arena.source().job(start)).collect();
+        let job = GrowthJob::of(&growth, inner.arena.source());
         inner.growing += 1;
         // Not `unlock`: the callbacks that it makes may wait for growths, and for this one too.
         drop(inner);
         let underway = Underway(self);
-        let mapped = map_all(&jobs, &self.context, self.options.zero_fresh);
+        let ran = job.run(&self.context, self.options.zero_fresh);
         let mut inner = self.inner();
         std::mem::forget(underway);
         inner.end_growth(&self.grown);
-        let served = match mapped {
+        let served = match ran {
             Ok(done) => {
-                inner.arena.source_mut().mapped_later(done);
-                Ok(inner.arena.finish(growth))
+                done.tell(inner.arena.source_mut());
+                inner.arena.finish(growth)
             }
             Err(calls) => {
                 inner.arena.source_mut().count_calls(calls);
@@ -91,6 +92,48 @@ impl<B: Backend> PoolState<B> {
         self.growing -= 1;
         self.ended += 1;
         grown.notify_all();
+    }
+}
+
+/// What a growth asks of the driver.
+enum GrowthJob {
+    Map(Vec<MapJob>),
+    Take(TakeJob, u64),
+}
+
+/// What the driver gave.
+enum GrowthDone {
+    Mapped(Vec<MapDone>),
+    /// First address and bytes.
+    Taken(u64, u64),
+}
+
+impl GrowthJob {
+    fn of<B: Backend>(growth: &Growth, source: &DeviceSource<B>) -> Self {
+        match growth.segment().and_then(|bytes| Some((source.take_job(bytes)?, bytes))) {
+            Some((job, bytes)) => Self::Take(job, bytes),
+            None => Self::Map(growth.ranges().filter_map(|(start, _)| source.job(start)).collect()),
+        }
+    }
+
+    /// Does all of it or nothing.
+    ///
+    /// # Errors
+    /// The number of driver calls, if one was refused.
+    fn run<B: Backend>(&self, context: &BackendContext<B>, zero: bool) -> Result<GrowthDone, u64> {
+        match self {
+            Self::Map(jobs) => map_all(jobs, context, zero).map(GrowthDone::Mapped),
+            Self::Take(job, bytes) => job.run(context, zero).map(|base| GrowthDone::Taken(base, *bytes)),
+        }
+    }
+}
+
+impl GrowthDone {
+    fn tell<B: Backend>(self, source: &mut DeviceSource<B>) {
+        match self {
+            Self::Mapped(done) => source.mapped_later(done),
+            Self::Taken(base, bytes) => source.taken_later(base, bytes),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ mod regions;
 
 pub(crate) use handles::{MapDone, MapJob};
 pub(crate) use pages::MappedPages;
-pub(crate) use regions::Regions;
+pub(crate) use regions::{Regions, TakeJob};
 
 use crate::backend::{Backend, RawStream};
 use crate::capability::Capabilities;
@@ -108,13 +108,6 @@ pub(crate) fn settle<B: Backend + ?Sized>(backend: &B, stream: RawStream) -> Res
     wait(backend, stream).map_err(Fault::unproven)
 }
 
-/// Counts memory that was taken from the driver: `bytes` bytes in `handles` handles.
-fn give(usage: &mut SourceUsage, bytes: u64, handles: u64) {
-    usage.handles += handles;
-    usage.reserved += bytes;
-    usage.peak_reserved = usage.peak_reserved.max(usage.reserved);
-}
-
 /// Bytes that may still be reserved; `u64::MAX` without a limit.
 fn left(usage: &SourceUsage) -> u64 {
     if usage.capacity == 0 { u64::MAX } else { usage.capacity.saturating_sub(usage.reserved) }
@@ -166,10 +159,26 @@ impl<B: Backend> DeviceSource<B> {
         }
     }
 
-    /// Counts driver calls for ranges that were cancelled.
+    /// What takes a region that [`Source::take_later`] asked for, without the source.
+    pub(crate) fn take_job(&self, bytes: u64) -> Option<TakeJob> {
+        match self {
+            Self::Pages(_) => None,
+            Self::Regions(source) => Some(source.take_job(bytes)),
+        }
+    }
+
+    /// Adds a region that was taken meanwhile.
+    pub(crate) fn taken_later(&mut self, base: u64, bytes: u64) {
+        if let Self::Regions(source) = self {
+            source.taken_later(base, bytes);
+        }
+    }
+
+    /// Counts driver calls for what was cancelled.
     pub(crate) fn count_calls(&mut self, calls: u64) {
-        if let Self::Pages(source) = self {
-            source.usage.calls += calls;
+        match self {
+            Self::Pages(source) => source.usage.calls += calls,
+            Self::Regions(source) => source.usage.calls += calls,
         }
     }
 
@@ -227,6 +236,14 @@ impl<B: Backend> Source for DeviceSource<B> {
 
     fn map(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {
         both!(self, source => source.map(region, offset, bytes))
+    }
+
+    fn take_later(&mut self, bytes: u64) -> Result<(), SourceError> {
+        both!(self, source => source.take_later(bytes))
+    }
+
+    fn cancel_take(&mut self, bytes: u64) {
+        both!(self, source => source.cancel_take(bytes))
     }
 
     fn map_later(&mut self, region: Region, offset: u64, bytes: u64) -> Result<(), SourceError> {

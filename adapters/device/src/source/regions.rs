@@ -3,7 +3,7 @@
 //! Promises upward: each region is handed out once; dropping the source frees the regions that are still out.
 //! Asks from below: [`Backend::take`] and [`Backend::give_back`] of one kind of memory.
 
-use super::{BackendContext, give, left};
+use super::{BackendContext, left};
 use crate::backend::{Backend, MemoryKind};
 use crate::fault::Fault;
 use crate::health::insist;
@@ -20,6 +20,10 @@ pub(crate) struct Regions<B: Backend> {
     out: BTreeMap<u64, Region>,
     /// The id of the next region.
     next: u64,
+    /// Bytes of regions that callers are taking, see [`Source::take_later`]: reserved already.
+    taking: u64,
+    /// First address and bytes of one that a caller took: the next `take` gives it.
+    taken: Option<(u64, u64)>,
     /// Whether regions stay allocated until [`Regions::let_go`], since a graph that may be launched again uses them.
     kept: bool,
 }
@@ -28,7 +32,7 @@ impl<B: Backend> Regions<B> {
     /// `capacity`: limit of the bytes allocated, 0 for none.
     pub(crate) fn new(context: BackendContext<B>, kind: MemoryKind, capacity: u64) -> Self {
         let usage = SourceUsage { capacity, ..SourceUsage::default() };
-        Self { context, kind, usage, fault: None, out: BTreeMap::new(), next: 1, kept: false }
+        Self { context, kind, usage, fault: None, out: BTreeMap::new(), next: 1, taking: 0, taken: None, kept: false }
     }
 
     /// Keeps all regions allocated until [`Regions::let_go`].
@@ -36,6 +40,33 @@ impl<B: Backend> Regions<B> {
         let mut kept = self;
         kept.kept = true;
         kept
+    }
+
+    /// What takes a region that [`Source::take_later`] asked for, without the source.
+    pub(super) fn take_job(&self, bytes: u64) -> TakeJob {
+        TakeJob { kind: self.kind, bytes }
+    }
+
+    /// Adds a region that was taken meanwhile, for the next `take` of as many bytes.
+    pub(super) fn taken_later(&mut self, base: u64, bytes: u64) {
+        self.taken = Some((base, bytes));
+    }
+
+    fn has_room(&self, bytes: u64) -> Result<(), SourceError> {
+        let available = left(&self.usage);
+        if bytes > available { Err(SourceError::OutOfMemory { available }) } else { Ok(()) }
+    }
+
+    /// Hands out a region that the driver gave, whose bytes are reserved.
+    fn hand_out(&mut self, base: u64, bytes: u64) -> Region {
+        let region = Region { id: self.next, base, bytes };
+        self.next += 1;
+        self.out.insert(region.id, region);
+        self.usage.calls += 1;
+        self.usage.handles += 1;
+        // What is still being taken has no part in the peak: it may be cancelled.
+        self.usage.peak_reserved = self.usage.peak_reserved.max(self.usage.reserved - self.taking);
+        region
     }
 
     /// Lets regions be freed from now on.
@@ -55,21 +86,56 @@ impl<B: Backend> Regions<B> {
     }
 }
 
+/// A region to take, out of the capacity already.
+pub(crate) struct TakeJob {
+    kind: MemoryKind,
+    bytes: u64,
+}
+
+impl TakeJob {
+    /// Takes the region, and fills it with zeros if `zero`; returns its first address.
+    ///
+    /// # Errors
+    /// The number of driver calls, if one was refused: nothing is taken then.
+    pub(crate) fn run<B: Backend>(&self, context: &BackendContext<B>, zero: bool) -> Result<u64, u64> {
+        context.health.check().map_err(|_| 0_u64)?;
+        let taken = context.afford(self.bytes, || context.backend.take(self.kind, self.bytes)).map_err(|_| 0_u64)?;
+        let base = taken.map_err(|fault| context.health.note(fault)).map_err(|_| 1_u64)?;
+        // SAFETY: taken in the line above, and not used yet.
+        if zero && unsafe { context.zero(base, self.bytes) }.map_err(|fault| context.health.note(fault)).is_err() {
+            // SAFETY: taken above, and nothing uses it: a fill that was begun was waited for.
+            let _ = insist(|| unsafe { context.backend.give_back(self.kind, base, self.bytes) });
+            return Err(2);
+        }
+        Ok(base)
+    }
+}
+
 impl<B: Backend> Source for Regions<B> {
     fn take(&mut self, bytes: u64) -> Result<Region, SourceError> {
-        let available = left(&self.usage);
-        if bytes > available {
-            return Err(SourceError::OutOfMemory { available });
+        if let Some((base, _)) = self.taken.take_if(|(_, of)| *of == bytes) {
+            self.taking -= bytes;
+            return Ok(self.hand_out(base, bytes));
         }
+        self.has_room(bytes)?;
         self.context.health.check().map_err(|fault| self.refused(fault))?;
         let taken = self.context.afford(bytes, || self.context.backend.take(self.kind, bytes))?;
         let base = taken.map_err(|fault| self.refused(fault))?;
-        let region = Region { id: self.next, base, bytes };
-        self.next += 1;
-        self.out.insert(region.id, region);
-        self.usage.calls += 1;
-        give(&mut self.usage, bytes, 1);
-        Ok(region)
+        self.usage.reserved += bytes;
+        Ok(self.hand_out(base, bytes))
+    }
+
+    fn take_later(&mut self, bytes: u64) -> Result<(), SourceError> {
+        self.has_room(bytes)?;
+        self.context.health.check().map_err(|fault| self.refused(fault))?;
+        self.usage.reserved += bytes;
+        self.taking += bytes;
+        Ok(())
+    }
+
+    fn cancel_take(&mut self, bytes: u64) {
+        self.usage.reserved -= bytes;
+        self.taking -= bytes;
     }
 
     fn give_back(&mut self, region: Region) -> Result<(), SourceError> {
