@@ -102,7 +102,7 @@ impl LaterRanges {
 }
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
-    /// Allocates, but lets the caller map the pages of a growing source, or take the segment of a fixed one.
+    /// Allocates, but lets the caller map the pages, or take the segment, that it needs.
     ///
     /// Returns a block, or a growth if the source needs new memory and can [map](Source::map_later) or [take](Source::take_later) it
     /// later. Other calls to the arena may come before the growth ends.
@@ -127,8 +127,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(Err(Growth(GrowthKind::Pages(growth))))
     }
 
-    /// Ends a growth whose ranges the caller has mapped, or whose segment the source's next `take` gives: returns its block. O(log n),
-    /// and for a segment as [`allocate`](Allocator::allocate).
+    /// Ends a growth whose ranges are mapped, or whose segment is taken; returns its block.
+    ///
+    /// The source's next `take` must give the segment. O(log n), and for a segment as [`allocate`](Allocator::allocate).
     ///
     /// # Errors
     /// For a segment as `allocate`: others may have taken the records that it needs.
@@ -147,7 +148,9 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Ok(self.count_allocated(growth.block))
     }
 
-    /// Ends a growth none of whose ranges is mapped, or whose segment was not taken. O(extents) for each range.
+    /// Ends a growth none of whose ranges is mapped, or whose segment was not taken.
+    ///
+    /// O(extents) for each range.
     pub fn cancel(&mut self, growth: Growth) {
         self.later = None;
         let growth = match growth.0 {
