@@ -165,12 +165,14 @@ def memory_that_is_out_is_told_and_comes_back():
             held.append(torch.empty(30 * MIB, dtype=torch.uint8, device="cuda"))
     except RuntimeError as error:
         said = str(error)
-    assert said and "out of memory" in said, said
-    assert 5 <= len(held) <= 9, len(held)
-    del held[-1]
-    again = torch.zeros(30 * MIB, dtype=torch.uint8, device="cuda")
-    assert int(again.cpu().sum()) == 0
-    torch.cuda.set_per_process_memory_fraction(1.0)
+    try:
+        assert said and "out of memory" in said, said
+        assert 5 <= len(held) <= 9, len(held)
+        del held[-1]
+        again = torch.zeros(30 * MIB, dtype=torch.uint8, device="cuda")
+        assert int(again.cpu().sum()) == 0
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
     held.append(torch.empty(300 * MIB, dtype=torch.uint8, device="cuda"))
 
 

@@ -232,14 +232,13 @@ fn in_all_capacities() -> impl Iterator<Item = Scenario> {
     runs.flat_map(|run| [4000, 1050, 1030].map(|permille| run.limited(format!("{} in {permille}", run.name), permille)))
 }
 
-/// Runs a scenario on a device that was used before; its calls are the new ones.
+/// Runs a scenario on a device that was used before; its calls are the new ones, its peaks those of all runs.
 fn again(scenario: &Scenario, subject: &mut OnDevice) -> Outcome {
     let device = subject.device().clone();
     device.set_capacity(scenario.limit);
     let before = device.stats().pool.source_calls;
     let mut outcome = run(scenario, subject);
     outcome.totals.calls -= before;
-    outcome.totals.peak_reserved = device.stats().pool.reserved;
     device.check().expect("every invariant holds");
     device.trim();
     assert_eq!(device.stats().pool.reserved, 0, "{}", scenario.name);
@@ -265,15 +264,17 @@ fn after_a_trim_a_device_grows_as_a_new_one() {
 #[test]
 fn another_stream_costs_no_memory() {
     for busy in [false, true] {
-        let runs: Vec<Scenario> = in_all_capacities().collect();
-        let (manual, mut subject) = open_for(&runs[0], PoolOrigin::Pages);
-        let _other = subject.device().stream().expect("another");
-        for scenario in runs {
+        for scenario in in_all_capacities() {
+            let (manual, mut subject) = open_for(&scenario, PoolOrigin::Pages);
+            let device = subject.device().clone();
+            let _other = device.stream().expect("another");
+            device.set_capacity(scenario.limit);
             let alone = ours(&scenario, PoolOrigin::Pages);
             let stream = subject.streams()[0].raw();
             // More work than the run has waits.
             (0..if busy { 10_000 } else { 0 }).for_each(|_| _ = manual.occupy(stream));
-            let beside = again(&scenario, &mut subject);
+            let beside = run(&scenario, &mut subject);
+            device.check().expect("every invariant holds");
             let text = format!("{}, busy {busy}: {beside:?} beside {alone:?}", scenario.name);
             println!("{text}");
             assert!(beside.failed <= alone.failed, "{text}");
@@ -308,6 +309,31 @@ fn pytorch_runs() -> Vec<RecordedRun> {
     text.lines().filter(|line| !line.starts_with('#')).map(run).collect()
 }
 
+/// What the README of terrace-torch says: with terrace PyTorch makes 0.42 to 1.46 of the driver calls that it makes with expandable
+/// segments where memory is plentiful, uses memory better, and is refused no more where it is not: but once, by `concat 100` in 1.05 of its
+/// peak, 2 for 1 of expandable segments, which take a page more than the fraction allows.
+#[test]
+fn with_terrace_pytorch_did_what_is_said() {
+    let runs = pytorch_runs();
+    let of = |allocator: &str, name: &str, permille: u64| {
+        let found = runs.iter().find(|run| (&*run.allocator, &*run.name, run.permille) == (allocator, name, permille));
+        found.unwrap_or_else(|| panic!("{allocator} has no row {name} {permille}")).counts
+    };
+    let mut ratios = Vec::new();
+    for name in ALL_RUNS {
+        let [theirs, ours] = ["expandable", "terrace"].map(|allocator| of(allocator, name, 4000));
+        ratios.push(ours[0] as f64 / theirs[0] as f64);
+        assert!(ours[1] <= theirs[1] && ours[2] == theirs[2], "{name}: {ours:?} beside {theirs:?}");
+    }
+    let (least, most) = ratios.iter().fold((f64::MAX, 0.0_f64), |(a, b), &ratio| (a.min(ratio), b.max(ratio)));
+    assert_eq!((format!("{least:.2}"), format!("{most:.2}")), ("0.42".into(), "1.46".into()));
+    for run in runs.iter().filter(|run| run.allocator == "terrace" && run.permille == 1050) {
+        let better = ["own", "expandable"].map(|allocator| of(allocator, &run.name, 1050)[3]).into_iter().min();
+        let most = if run.name == "concat 100" { Some(2) } else { better };
+        assert!(Some(run.counts[3]) <= most, "{}: {:?} refused beside {better:?}", run.name, run.counts);
+    }
+}
+
 /// The models of PyTorch's allocator, beside which terrace is measured, do what PyTorch 2.15 did on the simulated driver, to the call.
 #[test]
 fn the_models_do_what_pytorch_did() {
@@ -322,7 +348,7 @@ fn the_models_do_what_pytorch_did() {
             None => KEPT_RUNS.contains(name).then(|| recorded(&data(), name)),
         })
         .collect();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
     for scenario in hostile.iter().chain(&recorded) {
         for run in runs.iter().filter(|run| run.name == scenario.name) {
             let scenario = scenario.limited(&scenario.name, run.permille);
@@ -334,6 +360,7 @@ fn the_models_do_what_pytorch_did() {
             };
             let Outcome { totals, peak_live, failed } = outcome;
             let counts = [totals.calls, totals.peak_reserved, peak_live, failed];
+            compared += 1;
             if counts != run.counts {
                 wrong.push(format!(
                     "{} {} {}: {counts:?}, PyTorch {:?}",
@@ -342,5 +369,7 @@ fn the_models_do_what_pytorch_did() {
             }
         }
     }
+    // Two allocators in three capacities.
+    assert_eq!(compared, (hostile.len() + recorded.len()) * 6, "each run has its rows");
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
 }

@@ -138,8 +138,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             GrowthKind::Pages(growth) => growth,
             GrowthKind::Segment(bytes, request) => {
                 self.counters.taking -= bytes;
-                self.counters.misses += u64::from(self.take_wanted(bytes).is_ok());
-                return self.allocate(request);
+                let misses = self.counters.misses;
+                // If there are no records for it, the request is served as any.
+                let _ = self.take_wanted(bytes);
+                let served = self.allocate(request);
+                // One miss, however many segments it takes.
+                self.counters.misses = misses + u64::from(served.is_ok());
+                return served;
             }
         };
         self.counters.growing -= growth.bytes();

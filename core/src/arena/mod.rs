@@ -229,9 +229,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             return Ok(block);
         }
         let area = self.area(request.bytes);
-        if !self.pending[area].is_empty()
-            && let Some(block) = self.reuse(request)
-        {
+        self.ask_if_scarce(area, request.owner);
+        if let Some(block) = self.reuse(request) {
             return Ok(block);
         }
         match self.ranges[area].allocate(request) {

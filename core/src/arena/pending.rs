@@ -1,7 +1,7 @@
 //! A queue of freed blocks whose fence is pending: a linked list of records, one record for each slot.
 //!
 //! Promises upward: adding, finding and removing a block in O(1); there is always room, because each pending block has a
-//! slot; the list is ordered from the oldest to the newest.
+//! slot; the list is in the order in which blocks were added.
 //! Asks from below: one record for each slot of the range, unless no fence is ever pending.
 
 use core::ops::DerefMut;
@@ -38,11 +38,19 @@ pub(super) struct PendingQueue<W> {
     ends: [u32; 2],
     /// Records at this index and above were never used.
     touched: usize,
+    /// How many blocks of owners whose last bits are an index are in the queue, and how many of all owners.
+    owners: [u32; OWNERS],
+    count: u32,
+    /// How many were added since the fences were last asked.
+    added: u32,
 }
+
+/// Counts of owners; those of two that share one look as one to [`PendingQueue::has`].
+const OWNERS: usize = 32;
 
 impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
     pub(super) fn new(records: W) -> Self {
-        Self { records, ends: [NONE; 2], touched: 0 }
+        Self { records, ends: [NONE; 2], touched: 0, owners: [0; OWNERS], count: 0, added: 0 }
     }
 
     /// Number of slots that have a record.
@@ -53,10 +61,6 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
     /// Bytes of records up to the last one that was ever used: the rest of zeroed storage is not resident.
     pub(super) fn bytes(&self) -> u64 {
         (self.touched * size_of::<PendingFree>()) as u64
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.ends[0] == NONE
     }
 
     /// The owner that freed the block in this slot, and the ticket of its fence, if the block is pending.
@@ -72,11 +76,17 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         self.records[slot as usize] = PendingFree { ticket, owner: owner.0, waits: true, links: [last, NONE] };
         self.link(last, 1, slot);
         self.ends[1] = slot;
+        self.owners[owner.0 as usize % OWNERS] += 1;
+        self.count += 1;
+        self.added = self.added.saturating_add(1);
     }
 
     /// Removes the block in `slot`.
     pub(super) fn take(&mut self, slot: u32) {
-        let [older, younger] = core::mem::replace(&mut self.records[slot as usize], PendingFree::EMPTY).links;
+        let record = core::mem::replace(&mut self.records[slot as usize], PendingFree::EMPTY);
+        self.owners[record.owner as usize % OWNERS] -= 1;
+        self.count -= 1;
+        let [older, younger] = record.links;
         self.link(older, 1, younger);
         self.link(younger, 0, older);
     }
@@ -106,9 +116,25 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
         core::iter::successors(self.first(), |&slot| self.after(slot))
     }
 
-    /// The owner of each block, the oldest first.
-    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
-        self.slots().map(|slot| Owner(self.records[slot as usize].owner))
+    /// False if no block of the owner is in the queue. O(1).
+    #[inline]
+    pub(super) fn has(&self, owner: Owner) -> bool {
+        self.owners[owner.0 as usize % OWNERS] > 0
+    }
+
+    /// False if no block of another owner is in the queue. O(1).
+    pub(super) fn has_others(&self, owner: Owner) -> bool {
+        self.owners[owner.0 as usize % OWNERS] < self.count
+    }
+
+    /// How many blocks were added since [`asked`](Self::asked) was last called.
+    pub(super) fn added(&self) -> u32 {
+        self.added
+    }
+
+    /// Notes that the fences are being asked.
+    pub(super) fn asked(&mut self) {
+        self.added = 0;
     }
 
     /// Checks the list. O(records).
@@ -120,7 +146,8 @@ impl<W: DerefMut<Target = [PendingFree]>> PendingQueue<W> {
             ensure(self.records[slot as usize].links[0] == older, "the list's links go both ways", slot)?;
             older = slot;
         }
-        ensure(self.slots().count() == all, "who waits is in the list", all)?;
+        ensure(self.slots().count() == all && all == self.count as usize, "who waits is in the list", all)?;
+        ensure(self.owners.iter().sum::<u32>() == self.count, "each block in the list has an owner", all)?;
         ensure(self.ends[1] == older, "the list ends with the youngest", older)
     }
 }

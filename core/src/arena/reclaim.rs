@@ -12,6 +12,9 @@ use crate::error::{AllocError, Cause, Violation};
 use crate::fence::{Fence, FenceState};
 use crate::source::Source;
 
+/// Owners whose pending tickets a sweep remembers at once; of two that share a place the last one counts, and the other is asked again.
+const REMEMBERED: usize = 16;
+
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Allocates; calls `hook` when all else has failed.
     ///
@@ -147,7 +150,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Frees a block to the range if its fence is ready (returns true), else makes it pending. A failed fence
     /// quarantines the block: it stays live in the range, under a handle that no caller has.
-    fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
+    pub(super) fn free_when_ready(&mut self, area: usize, block: Block, owner: Owner, ticket: u64) -> bool {
         match self.fence.peek(owner, ticket) {
             // The free is never refused: the block is live, and no caller has its handle.
             FenceState::Ready => self.ranges[area].free(block, owner).is_ok(),
@@ -174,19 +177,25 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     fn sweep(&mut self, state: impl Fn(&mut F, Owner, u64) -> FenceState) -> bool {
         let mut freed = false;
+        // The lowest ticket that was found pending of each of the last owners: the tickets of one owner become ready in order.
+        let mut found: [Option<(Owner, u64)>; REMEMBERED] = [None; REMEMBERED];
         for area in [SMALL, LARGE] {
-            // The tickets of one owner become ready in order: after a pending one, all others are pending.
-            let mut pending = None;
+            self.pending[area].asked();
             let mut next = self.pending[area].first();
             while let Some(slot) = next {
                 next = self.pending[area].after(slot);
                 let Some((owner, ticket)) = self.pending[area].get(slot) else { break };
-                if pending == Some(owner) || state(&mut self.fence, owner, ticket) == FenceState::Pending {
-                    pending = Some(owner);
+                let known = &mut found[owner.0 as usize % REMEMBERED];
+                if known.is_some_and(|(of, first)| of == owner && first <= ticket) {
+                    continue;
+                }
+                if state(&mut self.fence, owner, ticket) == FenceState::Pending {
+                    *known = Some((owner, ticket));
                     continue;
                 }
                 self.pending[area].take(slot);
                 if let Some(block) = self.ranges[area].block_at(slot) {
+                    // Not pending again, which would change the list: a fence that was ready stays so.
                     freed |= self.free_when_ready(area, block, owner, ticket);
                 }
             }

@@ -1,6 +1,6 @@
 //! Reuse of pending blocks by the owner that freed them, also for blocks of other sizes.
 //!
-//! Promises upward: never allocates memory that is pending for another owner; the unused rest of a run stays pending.
+//! Promises upward: never allocates memory that is pending for another owner; what is not used of a run stays as it was.
 //! Asks from below: tickets of one owner that never decrease (see [`Fence`]).
 //!
 //! ```text
@@ -11,7 +11,7 @@
 use super::Arena;
 use super::storage::ArenaStorage;
 use crate::allocator::{Block, Owner, Request};
-use crate::fence::Fence;
+use crate::fence::{Fence, FenceState};
 use crate::range::{ExtentKind, RangeExtent};
 use crate::source::Source;
 
@@ -21,30 +21,26 @@ struct OwnedRun {
     /// First address of the run, and the first address after it.
     start: u64,
     end: u64,
-    /// Start and end of the run's pending part: from its first pending block to its last.
-    waits: (u64, u64),
     /// Slot of the record before the run.
     anchor: u32,
     /// Whether a hole is right before it, and right behind it.
     holes: [bool; 2],
-    /// The highest ticket of the run's blocks: when it is ready, all of them are.
-    ticket: u64,
 }
 
 /// The share of the capacity, in permille, up to which what others freed is left alone until it is needed. Patterns of eight streams in
-/// 1.05 times their peak are refused 16 to 47 blocks if it is never asked for, and 7 to 27 with this (`streams` of `device_calls`).
+/// 1.05 times their peak are refused 16 to 47 blocks if it is never asked for, and 8 to 33 with this (`streams` of `device_calls`).
 const ASK_ABOVE: u32 = 280;
+
+/// Blocks that must have become pending since the fences were last asked, so that each query serves several.
+const ASK_AFTER: u32 = 8;
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     /// Allocates a block for an owner that has pending blocks, in the run or the gap that fits best: where it would lie if each fence
-    /// were ready at once. `None` if the owner has none, or nothing fits. O(runs + gaps beside them).
-    ///
-    /// Once [`ASK_ABOVE`] of the capacity is taken, asks the fences first whether what others freed is ready.
+    /// were ready at once and the strategy best fit. `None` if the owner has none, or nothing fits. O(pending + gaps beside them).
     pub(super) fn reuse(&mut self, request: Request) -> Option<Block> {
         let (area, owner) = (self.area(request.bytes), request.owner);
-        let scarce = self.source.usage().capacity != 0 && self.left_below(ASK_ABOVE) == 0;
-        if scarce && self.pending[area].owners().any(|by| by != owner) {
-            self.poll_fences();
+        if !self.pending[area].has(owner) {
+            return None;
         }
         let size = request.bytes.checked_next_multiple_of(self.settings.granule)?;
         // Takes up to three slots, for the block and the rest on either side; releasing the run frees at least one.
@@ -55,17 +51,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             // As a range cuts its gaps: from the high end behind a hole, since what is left can merge with pages that are mapped there.
             (low <= high).then_some(if behind_hole { high } else { low })
         };
-        let (mut owned, mut best) = (false, None);
+        let mut best = None;
         for run in self.pending[area].slots().filter_map(|slot| self.run(area, slot, owner)) {
-            owned = true;
             let Some(start) = place(run.start, run.end, run.holes[0]).filter(|_| may_split) else { continue };
             let fitness = (run.holes.contains(&true), run.end - run.start, start);
             if best.is_none_or(|(_, least)| fitness < least) {
                 best = Some((run, fitness));
             }
-        }
-        if !owned {
-            return None;
         }
         let range = &self.ranges[area];
         let waits =
@@ -81,12 +73,43 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             return self.ranges[area].claim(&gap, start, size).ok().map(|block| self.locate(block, area));
         }
         let (run, (.., start)) = best?;
-        self.release_run(area, &run, owner);
+        self.claim_in_run(area, &run, (start, size), owner)
+    }
+
+    /// Allocates `size` bytes at `start` in a run: frees the pending blocks that lie there; what is cut off them waits on.
+    fn claim_in_run(&mut self, area: usize, run: &OwnedRun, (start, size): (u64, u64), owner: Owner) -> Option<Block> {
+        let end = start + size;
+        let (mut anchor, mut left, mut right) = (run.anchor, None, None);
+        loop {
+            let [_, slot] = self.ranges[area].neighbours(anchor);
+            let Some(next) = self.ranges[area].extent_of(slot).filter(|next| next.start < end) else { break };
+            let Some(ticket) = self.ticket_of(area, &next, owner) else { break };
+            if next.end() <= start {
+                anchor = slot;
+                continue;
+            }
+            left = left.or((next.start < start).then_some((next.start, ticket)));
+            right = (end < next.end()).then_some((next.end(), ticket));
+            self.pending[area].take(slot);
+            self.ranges[area].release(slot);
+        }
         let range = &mut self.ranges[area];
-        let block = range.claim(&range.gap(run.anchor)?, start, size).ok()?;
-        self.keep_pending(area, run.anchor, (run.waits.0, start.min(run.waits.1)), owner, run.ticket);
-        self.keep_pending(area, block.slot, ((start + size).max(run.waits.0), run.waits.1), owner, run.ticket);
+        let block = range.claim(&range.gap(anchor)?, start, size).ok()?;
+        if let Some((from, ticket)) = left {
+            self.keep_pending(area, anchor, (from, start), owner, ticket);
+        }
+        if let Some((to, ticket)) = right {
+            self.keep_pending(area, block.slot, (end, to), owner, ticket);
+        }
         Some(self.locate(block, area))
+    }
+
+    /// Asks the fences whether what others freed is ready, once memory is scarce and several blocks have become pending since.
+    pub(super) fn ask_if_scarce(&mut self, area: usize, owner: Owner) {
+        let scarce = self.source.usage().capacity != 0 && self.left_below(ASK_ABOVE) == 0;
+        if scarce && self.pending[area].added() >= ASK_AFTER && self.pending[area].has_others(owner) {
+            self.poll_fences();
+        }
     }
 
     /// Makes a live block pending, in one record with its owner's pending blocks right beside it: all of it then waits for `ticket`,
@@ -95,8 +118,19 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let range = &self.ranges[area];
         let Some(own) = range.extent_of(slot) else { return };
         let beside = [range.before(&own), range.behind(&own)];
-        let [before, behind] =
-            beside.map(|extent| extent.filter(|extent| self.ticket_of(area, extent, owner).is_some()));
+        let [before, behind] = beside.map(|extent| {
+            let extent = extent?;
+            let known = self.fence.peek(owner, self.ticket_of(area, &extent, owner)?);
+            if known == FenceState::Pending {
+                return Some(extent);
+            }
+            // It need not wait again.
+            self.pending[area].take(extent.record);
+            let block = self.ranges[area].block_at(extent.record)?;
+            self.free_when_ready(area, block, owner, ticket);
+            None
+        });
+        let range = &self.ranges[area];
         let anchor = range.neighbours(before.map_or(slot, |extent| extent.record))[0];
         let (start, end) = (before.unwrap_or(own).start, behind.unwrap_or(own).end());
         if before.or(behind).is_none() {
@@ -126,18 +160,13 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let mut run = OwnedRun {
             start: gap.map_or(first.start, |gap| gap.start),
             end: first.end(),
-            waits: (first.start, first.end()),
             anchor: range.neighbours(slot)[0],
             holes: [false; 2],
-            ticket: 0,
         };
         let usable = |extent: &RangeExtent| extent.kind == ExtentKind::Free || ticket(extent).is_some();
         let mut last = first;
         for extent in core::iter::successors(Some(first), |extent| range.behind(extent).filter(usable)) {
             (run.end, last) = (extent.end(), extent);
-            if let Some(covers) = ticket(&extent) {
-                (run.waits.1, run.ticket) = (extent.end(), covers.max(run.ticket));
-            }
         }
         run.holes = range.holes_beside(&gap.unwrap_or(first), &last);
         Some(run)
@@ -147,19 +176,6 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     fn ticket_of(&self, area: usize, extent: &RangeExtent, owner: Owner) -> Option<u64> {
         let waits = self.pending[area].get(extent.record).filter(|_| extent.kind == ExtentKind::Live);
         waits.filter(|(by, _)| *by == owner).map(|(_, ticket)| ticket)
-    }
-
-    /// Frees the pending blocks of a run to the range, which makes the run one gap.
-    fn release_run(&mut self, area: usize, run: &OwnedRun, owner: Owner) {
-        loop {
-            let [_, slot] = self.ranges[area].neighbours(run.anchor);
-            let next = self.ranges[area].extent_of(slot).filter(|next| next.start < run.end);
-            if next.is_none_or(|next| self.ticket_of(area, &next, owner).is_none()) {
-                return;
-            }
-            self.pending[area].take(slot);
-            self.ranges[area].release(slot);
-        }
     }
 
     /// Makes the part `from..to` of a released run, which lies in the gap after `record`, pending again.

@@ -120,10 +120,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     pub(super) fn take_wanted(&mut self, bytes: u64) -> Result<(), SourceError> {
         let region = self.source.take(bytes)?;
         if self.has_place() {
-            self.add_segment(region, Ok(()))
-        } else {
-            self.source.give_back(region).and(Err(NO_SLOT))
+            return self.add_segment(region, Ok(()));
         }
+        // If the source refuses it, it stays on its way for good.
+        self.counters.taking += if self.source.give_back(region).is_ok() { 0 } else { region.bytes };
+        Err(NO_SLOT)
     }
 
     fn add_segment(&mut self, region: Region, zeroed: Result<(), SourceError>) -> Result<(), SourceError> {

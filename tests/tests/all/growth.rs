@@ -259,8 +259,10 @@ fn program_of_segments(seed: u64, capacity: u64, segments: usize) -> [u64; 3] {
     for _ in 0..600 {
         let order = random.below(12);
         let bytes = (1 + random.below(1 << order)) * 4096;
+        // Above a granule, up to more than the addresses of segments have.
+        let request = Request::new(bytes).align(512 << random.below(8));
         match random.below(12) {
-            0..5 => match arena.allocate_later(Request::new(bytes)) {
+            0..5 => match arena.allocate_later(request) {
                 Ok(Ok(block)) => live.push(block),
                 Ok(Err(growth)) => {
                     later += 1;
@@ -269,7 +271,7 @@ fn program_of_segments(seed: u64, capacity: u64, segments: usize) -> [u64; 3] {
                 }
                 Err(_) => refused += 1,
             },
-            5 => live.extend(arena.allocate(Request::new(bytes)).ok()),
+            5 => live.extend(arena.allocate(request).ok()),
             6..8 if !growing.is_empty() => {
                 let growth = growing.swap_remove(random.below(growing.len() as u64) as usize);
                 let bytes = growth.segment().expect("of a segment");
@@ -303,6 +305,8 @@ fn program_of_segments(seed: u64, capacity: u64, segments: usize) -> [u64; 3] {
         spans.sort_unstable();
         let apart = |pair: &[(u32, u64, u64)]| pair[0].0 != pair[1].0 || pair[0].1 + pair[0].2 <= pair[1].1;
         assert!(spans.windows(2).all(apart), "seed {seed}");
+        let stats = arena.stats();
+        assert!(stats.hits <= stats.allocations && stats.misses <= stats.allocations, "seed {seed}: {stats:?}");
         arena.check().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
     }
     growing.into_iter().for_each(|growth| arena.cancel(growth));

@@ -175,7 +175,7 @@ fn arena<B: Backend>(context: &BackendContext<B>, options: &DeviceOptions) -> Re
     let capacity = capacity(description, options);
     let missing = |call| Fault::of(call, FaultReason::Unsupported);
     let has = |bit| description.capabilities.contains(bit);
-    // A runtime that says nothing to its allocator copies between any two devices, and a driver copies pages only where they are open.
+    // A runtime that says nothing to its allocator copies between any two devices, and by its plain copy only pages that are open.
     let closed = options.peers && !description.strangers.is_empty();
     let kind = match options.origin {
         PoolOrigin::Auto if closed => MemoryKind::Device,

@@ -49,8 +49,9 @@ fn what_pytorch_asked_for_is_served_and_goes_back() {
                     let (bytes, device) = (n[1] as isize, n[2] as c_int);
                     let block = terrace_torch_alloc(bytes, device, streams.get(device, n[3]));
                     assert!(!block.is_null(), "{line}");
+                    let (start, end) = (block.addr(), block.addr() + bytes as usize);
                     let past = blocks.values().find(|(other, bytes, on)| {
-                        *on == device && (other.addr()..other.addr() + *bytes as usize).contains(&block.addr())
+                        *on == device && other.addr() < end && start < other.addr() + *bytes as usize
                     });
                     assert_eq!(past, None, "{line}: a live block is there");
                     blocks.insert(n[0], (block, bytes, device));

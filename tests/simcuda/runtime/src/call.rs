@@ -52,7 +52,8 @@ macro_rules! exports {
 /// Functions of the driver, `fn name(argument: Type, ...);`.
 macro_rules! driver {
     ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {
-        // SAFETY: the simulated driver's functions are safe functions, with these types.
+        // SAFETY: functions of the simulated driver have these types, and check each address but those of C strings, which only
+        // programs in C pass through here.
         unsafe extern "C" { $(pub safe fn $name($($argument: $kind),*) -> $crate::call::Code;)* }
     };
 }
@@ -133,12 +134,15 @@ pub fn primary(device: i32) -> Result<Handle, Code> {
     let mut all = PRIMARY.lock();
     let context = usize::try_from(device).ok().and_then(|device| all.get_mut(device)).ok_or(INVALID_DEVICE)?;
     if *context == 0 {
-        result(cuDevicePrimaryCtxRetain(context, device))?;
-        // A capture may not load code: what launches need is loaded before the first.
         let before = current()?;
-        result(cuCtxSetCurrent(*context))?;
-        launch::kernel(*context)?;
+        let mut retained = 0;
+        result(cuDevicePrimaryCtxRetain(&mut retained, device))?;
+        result(cuCtxSetCurrent(retained))?;
+        // A capture may not load code: what launches need is loaded before the first.
+        let loaded = launch::kernel(retained);
         result(cuCtxSetCurrent(before))?;
+        loaded?;
+        *context = retained;
     }
     Ok(*context)
 }

@@ -73,11 +73,11 @@ exports! {
         flags: u64,
         status: Option<&mut i32>,
     ) {
-        let Some(found) = found else { return INVALID_VALUE };
+        let Some(found) = found.filter(|_| !name.is_null()) else { return INVALID_VALUE };
         *found = std::ptr::null_mut();
         let mut said = NOT_FOUND;
         if cuGetProcAddress_v2(name, found, version.cast_signed(), flags, &mut said) != SUCCESS || found.is_null() {
-            // SAFETY: the caller's name ends with a zero, which the driver has read before.
+            // SAFETY: the caller's name is not null, and ends with a zero, as C's names do.
             *found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name) };
         }
         put(status, if found.is_null() { NOT_FOUND } else { FOUND })

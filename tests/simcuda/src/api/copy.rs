@@ -217,7 +217,9 @@ fn peers(world: &mut World, call: &str, ends: [(u64, u64); 2]) -> Outcome {
     for (address, context) in ends {
         let device = world.contexts.get(context).ok_or(INVALID_CONTEXT)?.device;
         let other = world.block_at(address).filter(|(_, block)| !block.is_host() && block.device != device);
-        let Some(what) = other.map(|(start, block)| block.describe(start)) else { continue };
+        let closed = world.mapping_at(address).filter(|(_, mapping)| !mapping.access.contains_key(&device));
+        let what = other.map(|(start, block)| block.describe(start));
+        let Some(what) = what.or(closed.map(|(start, _)| format!("mapping {start:#x}"))) else { continue };
         let text = format!("{call} says that {what} is memory of device {device}");
         world.report.add(Fault::WrongContext, text);
         return super::valid(false);

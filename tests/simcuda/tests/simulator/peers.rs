@@ -96,6 +96,10 @@ fn a_copy_that_names_both_devices_reaches_pages_of_strangers() {
         .and(sync())
         .expect("each device reaches its own");
     assert!(machine.violations().is_empty());
+    let wrong =
+        call!(cuMemcpyPeerAsync(to => u64, second => u64, from => u64, second => u64, 64usize => usize, none => u64));
+    assert_eq!(wrong, Err(INVALID_VALUE));
+    machine.caught("wrong-context");
     assert_eq!(copy(to, from, 64, 0).and(sync()), Err(ILLEGAL_ADDRESS));
     machine.caught("no-access");
     leave(1).expect("retained once");

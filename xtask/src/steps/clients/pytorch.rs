@@ -124,18 +124,21 @@ const HEADER: &str = "\
 # PyTorch 2.15.0+cu132 on the simulated driver; own: no options; expandable: expandable_segments:True; terrace: terrace_torch.enable()
 ";
 
-/// Fails for lines that are not known, and, where all runs were at hand, for lines that are missing.
+/// Fails for lines that are not known, and for lines that are missing of a run that was at hand (what stands before the first comma).
 fn judge(said: &str, known: &str) -> Result<(), String> {
+    let of = |text: &str| text.split(',').next().unwrap_or_default().to_string();
     let missing = |from: &str, of: &str| -> Vec<String> {
         from.lines().filter(|line| !of.lines().any(|other| other == *line)).map(str::to_string).collect()
     };
+    let ran = |line: &String| said.lines().any(|other| of(other) == of(line));
     let (new, gone) = (missing(said, known), missing(known, said));
-    let gone = if std::env::var_os("TERRACE_TRACES").is_some() { gone } else { Vec::new() };
+    let gone: Vec<String> = gone.into_iter().filter(ran).collect();
     let failed = said.lines().filter(|line| line.contains("FAIL")).count();
-    if new.is_empty() && gone.is_empty() && failed == 0 {
+    let ran = said.lines().filter(|line| !line.starts_with('#')).count();
+    if new.is_empty() && gone.is_empty() && failed == 0 && ran > 0 {
         return Ok(());
     }
-    Err(format!("{failed} failed; new:\n{}\ngone:\n{}", new.join("\n"), gone.join("\n")))
+    Err(format!("{failed} of {ran} failed; new:\n{}\ngone:\n{}", new.join("\n"), gone.join("\n")))
 }
 
 #[cfg(test)]
@@ -147,5 +150,8 @@ mod tests {
         assert_eq!(judge("a\nb\n", "a\nb\n"), Ok(()));
         assert!(judge("a\nc\n", "a\nb\n").is_err_and(|why| why.contains('c')));
         assert!(judge("FAIL a\n", "FAIL a\n").is_err());
+        assert!(judge("", "").is_err() && judge("# head\n", "# head\n").is_err(), "nothing ran");
+        assert!(judge("a,1\n", "a,1\na,2\n").is_err_and(|why| why.contains("a,2")), "a line of what ran is missing");
+        assert_eq!(judge("a,1\n", "a,1\nb,1\n"), Ok(()), "b was not at hand");
     }
 }
