@@ -48,8 +48,18 @@ impl Objects {
         let (backend, name, driver) = ("objects", "objects".into(), "none".into());
         let (peers, notes, total) = (Vec::new(), Vec::new(), 1 << 30);
         let capabilities = Capabilities::SYNCHRONOUS | Capabilities::PINNED;
-        let description =
-            Description { backend, ordinal: 0, name, driver, total, page_bytes: 0, peers, capabilities, notes };
+        let description = Description {
+            backend,
+            ordinal: 0,
+            name,
+            driver,
+            total,
+            page_bytes: 0,
+            strangers: peers.clone(),
+            peers,
+            capabilities,
+            notes,
+        };
         Self { description, space: ObjectSpace::new(), handles: AtomicU64::new(1), taken: AtomicU64::new(0) }
     }
 
