@@ -217,12 +217,8 @@ impl Device {
     #[cold]
     fn miss(&self, stream: &Stream, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        let (block, origin) = self.service.serve(stream.core(), request, fallback)?;
-        let home = Arc::clone(stream.core());
-        Ok(match origin {
-            BlockOrigin::Pool => DeviceBlock::new(block, request, home),
-            origin => DeviceBlock::with(block, request, home, BlockExtra::new(origin)),
-        })
+        let served = self.service.serve(stream.core(), request, fallback)?;
+        Ok(DeviceBlock::served(served, request, Arc::clone(stream.core())))
     }
 
     /// Wraps memory that was not allocated here as a block of this device.

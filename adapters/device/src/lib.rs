@@ -19,7 +19,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `stream_cache` | a stream's cache |
-//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error`, `out_of_memory` | the types that users hold and see |
+//! | `device`, `batch`, `allocation`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error`, `out_of_memory` | the types that users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed, or moved between host and device |
 //! | `transfer` | many copies at once, in pieces, while the caller goes on |
 //! | `ring` | messages between host and device |
@@ -46,7 +46,9 @@
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
 
+mod allocation;
 mod backend;
+mod batch;
 mod block;
 mod buffer;
 mod capability;
@@ -78,6 +80,7 @@ mod tracking;
 mod transfer;
 mod weak;
 
+pub use allocation::DeviceAllocation;
 pub use backend::{Backend, CopyRange, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path};
 pub use buffer::{

@@ -98,8 +98,12 @@ pub(crate) struct StreamCache {
     held: u64,
     /// Largest number of blocks in a stack.
     pooled_per_bucket: usize,
-    /// Whether `put` refuses every block, since the user's last handle of the stream was dropped.
+    /// Whether `put` refuses every block, for one of the two reasons below.
     closed: bool,
+    /// Whether the user's last handle of the stream was dropped.
+    retired: bool,
+    /// Whether requests wait for memory, so that all that is freed goes to the pool.
+    awaited: bool,
     /// Number of blocks served.
     hits: u64,
     /// Bytes of the blocks served.
@@ -136,6 +140,8 @@ impl StreamCache {
             held: 0,
             pooled_per_bucket: pooled_per_bucket as usize,
             closed: false,
+            retired: false,
+            awaited: false,
             hits: 0,
             hit_bytes: 0,
         }
@@ -216,7 +222,12 @@ impl StreamCache {
 
     /// Closes the cache: it keeps no block from now on.
     pub(crate) fn close(&mut self) {
-        self.closed = true;
+        (self.retired, self.closed) = (true, true);
+    }
+
+    /// Closes the cache while requests wait for memory, and opens it again after that if it is not closed for good.
+    pub(crate) fn set_awaited(&mut self, awaited: bool) {
+        (self.awaited, self.closed) = (awaited, awaited || self.retired);
     }
 
     /// Adapts the cap to pressure: `used` of `capacity` bytes are in use; the policy's bounds are in bytes.

@@ -13,6 +13,7 @@ use super::{DevicePool, PoolState};
 use crate::backend::Backend;
 use crate::source::{BackendContext, MapDone, MapJob};
 use std::sync::{Condvar, MutexGuard, PoisonError};
+use terrace_core::arena::Growth;
 use terrace_core::{AllocError, Allocator, Block, Request};
 
 /// What an allocation came to, with the lock: it may have been released meanwhile.
@@ -43,27 +44,41 @@ impl<B: Backend> DevicePool<B> {
             Ok(Ok(block)) => return (inner, Ok(block)),
             Err(error) => return (inner, Err(error)),
         };
-        let jobs: Vec<MapJob> = growth.ranges().filter_map(|(start, _)| inner.arena.source().job(start)).collect();
+        let (mut inner, blocks) = self.end_growths(inner, vec![growth]);
+        let grown = blocks.into_iter().flatten().next();
+        let served = grown.map_or_else(|| inner.arena.allocate(request), Ok);
+        (inner, served)
+    }
+
+    /// Maps the pages of growths without the lock, then ends each: with its block, or `None` where the driver refused.
+    pub(super) fn end_growths<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, PoolState<B>>,
+        growths: Vec<Growth>,
+    ) -> (MutexGuard<'a, PoolState<B>>, Vec<Option<Block>>) {
+        let job = |(start, _)| inner.arena.source().job(start);
+        let jobs: Vec<Vec<MapJob>> = growths.iter().map(|growth| growth.ranges().filter_map(job).collect()).collect();
         inner.growing += 1;
         // Not `unlock`: the callbacks that it makes may wait for growths, and for this one too.
         drop(inner);
         let underway = Underway(self);
-        let mapped = map_all(&jobs, &self.context, self.options.zero_fresh);
+        let mapped: Vec<_> = jobs.iter().map(|jobs| map_all(jobs, &self.context, self.options.zero_fresh)).collect();
         let mut inner = self.inner();
         std::mem::forget(underway);
         inner.end_growth(&self.grown);
-        let served = match mapped {
+        let end = |(growth, mapped): (Growth, Result<Vec<MapDone>, u64>)| match mapped {
             Ok(done) => {
                 inner.arena.source_mut().mapped_later(done);
-                Ok(inner.arena.finish(growth))
+                Some(inner.arena.finish(growth))
             }
             Err(calls) => {
                 inner.arena.source_mut().count_calls(calls);
                 inner.arena.cancel(growth);
-                inner.arena.allocate(request)
+                None
             }
         };
-        (inner, served)
+        let blocks = growths.into_iter().zip(mapped).map(end).collect();
+        (inner, blocks)
     }
 
     /// Waits until a growth ends, if any is under way.

@@ -1,6 +1,7 @@
 //! Opens a pool; opens, adopts and closes streams.
 
 use super::notice::PoolNotices;
+use super::waiting::WaiterQueue;
 use super::{DeviceArena, DevicePool, PoolState, SIDES};
 use crate::backend::{Backend, MemoryKind, RawStream};
 use crate::capability::{Capabilities, Description};
@@ -61,6 +62,7 @@ impl<B: Backend> DevicePool<B> {
             hits: 0,
             hit_bytes: 0,
             fallback_on: options.fallback,
+            waiters: WaiterQueue::default(),
             notices: PoolNotices::default(),
         };
         #[cfg(feature = "track")]
@@ -73,6 +75,7 @@ impl<B: Backend> DevicePool<B> {
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
             grown: Condvar::new(),
+            follower: Arc::default(),
             stage: Mutex::new(None),
             given,
             adopting: Mutex::new(()),
@@ -96,6 +99,7 @@ impl<B: Backend> DevicePool<B> {
         inner.next_owner += 1;
         let whose = whose.take().unwrap_or(StreamOwnership::Theirs(None));
         let core = Arc::new(StreamCore::new(service, owner, raw, whose));
+        core.set_awaited(inner.waiters.is_active());
         inner.streams.retain(|(stream, _)| stream.strong_count() > 0);
         inner.streams.push((Arc::downgrade(&core), core.has_recent()));
         Ok(Arc::new(StreamHandle { core }))

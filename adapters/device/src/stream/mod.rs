@@ -10,7 +10,7 @@
 mod service;
 
 pub(crate) use service::{
-    BlockExtra, BlockOrigin, Hints, HostMemory, HostSlice, Registers, Service, StreamProgress, Unregister,
+    BlockExtra, BlockOrigin, FreedBlock, Hints, HostMemory, HostSlice, Registers, Service, StreamProgress, Unregister,
 };
 pub use service::{Hook, Release};
 
@@ -207,6 +207,11 @@ impl StreamCore {
     /// Closes the cache: it keeps no block from now on.
     pub(crate) fn close_cache(&self) {
         self.cache.lock().close();
+    }
+
+    /// Closes the cache while requests wait for memory, or opens it again.
+    pub(crate) fn set_awaited(&self, awaited: bool) {
+        self.cache.lock().set_awaited(awaited);
     }
 
     /// Adapts the cache's cap to the pressure: `used` of `capacity` bytes are in use.

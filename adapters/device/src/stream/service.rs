@@ -17,6 +17,7 @@ use crate::stats::DeviceStats;
 use crate::stream_cache::AllocatedTail;
 use spin::mutex::SpinMutex;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Request, Violation};
 
@@ -59,6 +60,14 @@ impl BlockExtra {
     pub(crate) fn new(place: BlockOrigin) -> Self {
         Self { place, uses: SpinMutex::new(Vec::new()), release: None }
     }
+}
+
+/// A block that was freed, and that its stream's cache did not keep: the pool gets it.
+pub(crate) struct FreedBlock {
+    /// The block's stream.
+    pub(crate) home: Arc<StreamCore>,
+    pub(crate) block: Block,
+    pub(crate) extra: Option<BlockExtra>,
 }
 
 /// Releases wrapped memory, given its address and its size in bytes.
@@ -167,7 +176,28 @@ pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
         request: Request,
         side: HostMemory,
     ) -> Result<Block, DeviceError>;
+    /// Allocates a block for each request, or none; with the fallback to pinned host memory where that is turned on.
+    fn serve_batch(
+        &self,
+        home: &Arc<StreamCore>,
+        requests: &[Request],
+    ) -> Result<Vec<(Block, BlockOrigin)>, DeviceError>;
+    /// Allocates, or queues the request and keeps the waker; `ticket` is its place in the queue, once it has one. Waits for
+    /// nothing.
+    fn poll_memory(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        ticket: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Poll<Result<(Block, BlockOrigin), DeviceError>>;
+    /// Takes a request out of the queue; returns the block that was granted to it meanwhile.
+    fn leave_queue(&self, ticket: u64) -> Option<(Block, BlockOrigin)>;
+    /// Counts a request that found no memory as failed; returns its error.
+    fn refuse(&self, home: &StreamCore, request: Request) -> DeviceError;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>);
+    /// As [`Self::give_back`], for many blocks under one lock.
+    fn give_back_all(&self, freed: Vec<FreedBlock>);
     /// Empties the streams' caches; with `all`, also releases all unused memory to the driver. Returns the bytes
     /// released.
     fn trim(&self, all: bool) -> u64;
