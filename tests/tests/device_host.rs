@@ -232,3 +232,87 @@ fn what_no_free_can_serve_is_refused_at_once() {
     let refused = device.allocate_within(&stream, 20 * MIB, Duration::from_secs(600));
     assert!(matches!(refused, Err(DeviceError::OutOfMemory(_))) && began.elapsed() < Duration::from_secs(60));
 }
+
+/// A device of 32 MiB whose streams cache up to 1 MiB, in blocks of 64 KiB at most.
+fn caching(change: impl FnOnce(&mut DeviceOptions)) -> Device {
+    let mut options = DeviceOptions { capacity: 32 * MIB, blocks: 1 << 12, ..DeviceOptions::default() };
+    options = DeviceOptions { cached: MIB, pooled_per_bucket: 1 << 10, small_threshold: 64 << 10, ..options };
+    change(&mut options);
+    Device::open(HostBackend::with_total(1 << 30), options).expect("valid options")
+}
+
+/// Bytes that a stream's cache keeps of 2 MiB that are freed.
+fn kept(device: &Device, stream: &terrace_device::Stream) -> u64 {
+    device.coalesce();
+    drop((0..32).map(|_| device.allocate(stream, 64 << 10).expect("room")).collect::<Vec<_>>());
+    device.coalesce()
+}
+
+#[test]
+fn freed_blocks_merge_at_once_past_a_threshold_or_when_memory_is_short() {
+    let lazy = caching(|_| ());
+    let stream = lazy.stream().expect("a stream");
+    assert_eq!(kept(&lazy, &stream), MIB);
+    drop([(); 3].map(|()| lazy.allocate(&stream, 64 << 10).expect("room")));
+    let before = lazy.stats().pool;
+    assert_eq!((before.pooled, lazy.coalesce(), lazy.coalesce()), (192 << 10, 192 << 10, 0));
+    let after = lazy.stats().pool;
+    assert_eq!((after.pooled, after.reserved, after.returns), (0, before.reserved, before.returns));
+    assert_eq!(lazy.check(), Ok(()));
+    let at_once = caching(|options| options.coalesce = 0);
+    let stream = at_once.stream().expect("a stream");
+    assert_eq!(kept(&at_once, &stream), 0);
+    drop(at_once.allocate(&stream, 4 * MIB).expect("room"));
+    assert_eq!((at_once.stats().pool.pooled, at_once.stats().cache_hits), (0, 0), "large blocks too");
+    // Of two streams together, as soon as one of them reaches the pool: with a block that is more than both may have, or a miss.
+    let cached = |blocks: usize, misses: bool| {
+        let some = caching(|options| options.coalesce = 256 << 10);
+        let streams = [(); 2].map(|()| some.stream().expect("a stream"));
+        let all: Vec<_> = (0..blocks).map(|at| some.allocate(&streams[at % 2], 32 << 10).expect("room")).collect();
+        drop(all);
+        let _miss = misses.then(|| some.allocate(&streams[0], 3 * MIB).expect("room"));
+        let cached = some.coalesce() >> 10;
+        assert_eq!(some.check(), Ok(()));
+        cached
+    };
+    assert_eq!([8, 16, 17, 18, 20].map(|blocks| cached(blocks, false)), [256, 512, 0, 32, 96]);
+    assert_eq!([8, 10].map(|blocks| cached(blocks, true)), [256, 0]);
+}
+
+#[test]
+fn caches_follow_the_pressure_without_being_asked() {
+    for adapt in [true, false] {
+        let device = caching(|options| options.adapt = adapt);
+        let stream = device.stream().expect("a stream");
+        assert_eq!(kept(&device, &stream), MIB);
+        let large = device.allocate(&stream, 26 * MIB).expect("room");
+        // Looked at by the next miss: 26 of 32 MiB are high pressure.
+        let at_high = kept(&device, &stream);
+        let more = device.allocate(&stream, 3 * MIB).expect("room");
+        let late = device.stream().expect("a stream that opens under pressure");
+        let at_critical = [kept(&device, &stream), kept(&device, &late)];
+        drop((large, more));
+        let step = 64 << 10;
+        let expected = if adapt { [MIB / 3 * 2, MIB / 9 * 4, MIB / 9 * 4] } else { [MIB; 3] };
+        assert_eq!([at_high, at_critical[0], at_critical[1]], expected.map(|bytes| bytes / step * step), "{adapt}");
+        assert_eq!([kept(&device, &stream), kept(&device, &late)], [MIB; 2], "as before");
+        assert_eq!(device.check(), Ok(()));
+    }
+}
+
+#[test]
+fn maintenance_does_what_is_due_and_tells_it() {
+    let device = caching(|_| ());
+    let stream = device.stream().expect("a stream");
+    let start = std::time::Instant::now();
+    drop((0..32).map(|_| device.allocate(&stream, 64 << 10).expect("room")).collect::<Vec<_>>());
+    let done = device.maintain_at(start);
+    assert_eq!((done.coalesced, done.returned, done.adapted), (0, 0, false), "nothing is due");
+    let large = device.allocate(&stream, 27 * MIB).expect("room");
+    let done = device.maintain_at(start);
+    assert_eq!((done.coalesced, done.returned, done.adapted), (MIB, 0, true), "pressure is high");
+    drop(large);
+    let done = device.maintain_at(start);
+    assert_eq!((done.coalesced, done.adapted), (0, true), "pressure fell");
+    assert!(!device.maintain_at(start).adapted);
+}

@@ -14,7 +14,6 @@ use crate::stats::DeviceStats;
 use crate::stream::{BlockExtra, BlockOrigin, HostMemory, Release, Service, Stream};
 use std::fmt;
 use std::sync::Arc;
-use terrace_core::pressure::{CachePolicy, Level, level_from};
 use terrace_core::{Block, Request, Violation};
 
 /// One device and its memory. Clones are handles to the same device.
@@ -288,38 +287,9 @@ impl Device {
         self.service.memory()
     }
 
-    /// Memory pressure: how much of the pool's capacity is in use.
-    pub fn pressure(&self) -> Level {
-        let pool = self.stats().pool;
-        let begins = self.service.options().pressure.map(|share| (share * 1000.0).round() as u64);
-        level_from(pool.in_use, pool.capacity, begins)
-    }
-
     /// Counters of the device.
     pub fn stats(&self) -> DeviceStats {
         self.service.stats()
-    }
-
-    /// Empties the streams' caches into the pool.
-    pub fn clear(&self) {
-        self.service.trim(false);
-    }
-
-    /// Releases all unused memory to the driver; returns its bytes. Waits for work in flight.
-    pub fn trim(&self) -> u64 {
-        self.service.trim(true)
-    }
-
-    /// As [`Self::trim`], if more than `bytes` bytes are reserved from the driver; otherwise returns 0.
-    pub fn shrink(&self, bytes: u64) -> u64 {
-        if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
-    }
-
-    /// Adapts the sizes of the streams' caches to the pressure: smaller above 80 % use, larger below 30 %.
-    pub fn adapt(&self) {
-        let options = self.service.options();
-        let (min, max) = (options.cached / 16, options.cached.saturating_mul(16));
-        self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
     /// Limits the bytes reserved from the driver; 0 removes the limit. Memory reserved beyond it stays.

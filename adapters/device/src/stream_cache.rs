@@ -230,19 +230,28 @@ impl StreamCache {
         (self.awaited, self.closed) = (awaited, awaited || self.retired);
     }
 
+    /// Sets the cap; removes no block.
+    pub(crate) fn set_cap(&mut self, cap: u64) {
+        (self.cap, self.held) = (cap, self.bytes);
+    }
+
     /// Adapts the cap to pressure: `used` of `capacity` bytes are in use; the policy's bounds are in bytes.
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
             CapAdvice::Keep => {}
-            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => (self.cap, self.held) = (cap, self.bytes),
+            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => self.set_cap(cap),
         }
     }
 
+    /// Bytes of all cached blocks.
+    pub(crate) fn cached(&self) -> u64 {
+        self.bytes + self.recent.iter().map(|block| block.bytes).sum::<u64>()
+    }
+
     pub(crate) fn counts(&self) -> CacheStats {
-        let recent: u64 = self.recent.iter().map(|block| block.bytes).sum();
         let room: usize = self.stacks.iter().map(Vec::capacity).sum::<usize>() + self.recent.capacity();
         let metadata = (size_of_val(&*self.stacks) + room * size_of::<Block>()) as u64;
-        let (bytes, blocks) = (self.bytes + recent, self.blocks + self.recent.len() as u64);
+        let (bytes, blocks) = (self.cached(), self.blocks + self.recent.len() as u64);
         CacheStats { hits: self.hits, hit_bytes: self.hit_bytes, bytes, blocks, metadata }
     }
 }

@@ -16,6 +16,7 @@ mod hints;
 mod hits;
 mod journey;
 mod loss;
+mod maintenance;
 mod memory;
 mod peers;
 mod registered;

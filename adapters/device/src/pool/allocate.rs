@@ -26,7 +26,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::LocalKey;
-use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
 
 /// Marks on drop that this thread runs no hook any more, even if the hook panicked.
@@ -89,6 +88,7 @@ impl<B: Backend> DevicePool<B> {
     ) -> Result<(Block, BlockOrigin), Box<OutOfMemory>> {
         let mut inner = self.inner();
         // Memory that other streams are done with is preferred to fresh memory.
+        self.keep_in_shape(&mut inner, 0);
         inner.take_recent();
         inner.sweep();
         let (mut waited, mut growths) = (false, None);
@@ -132,7 +132,7 @@ impl<B: Backend> DevicePool<B> {
     ) -> Relocked<'a, B> {
         let mut served;
         (inner, served) = self.from(inner, place, request);
-        if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.drain() {
+        if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.drain() > 0 {
             inner.notices.add(PoolNotice::CachesEmptied { asked: request.bytes });
             (inner, served) = self.from(inner, place, request);
         }
@@ -331,14 +331,5 @@ impl<B: Backend> PoolState<B> {
         }
         let none = AllocError::new(Cause::OutOfSlots, request.bytes);
         arena.as_mut().map_or(Err(none), |arena| arena.allocate(request))
-    }
-
-    /// Adapts the caps of all streams' caches to the pressure on the device.
-    pub(super) fn adapt(&mut self, policy: &CachePolicy) {
-        let stats = self.arena.stats();
-        for stream in self.streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
-            stream.adapt(policy, stats.in_use, stats.capacity);
-            self.parting.push(stream);
-        }
     }
 }

@@ -70,6 +70,7 @@ impl<B: Backend> DevicePool<B> {
         blocks: &mut [Option<(Block, BlockOrigin)>],
     ) {
         let mut inner = self.inner();
+        self.keep_in_shape(&mut inner, 0);
         inner.take_recent();
         inner.sweep();
         let route = home.route();
@@ -106,6 +107,7 @@ impl<B: Backend> DevicePool<B> {
     pub(super) fn give_back_all(&self, freed: Vec<FreedBlock>) {
         let mut inner = self.inner();
         let mut due = AfterFrees::default();
+        self.keep_in_shape(&mut inner, freed.iter().map(|freed| self.refused_by_cache(&freed.block)).sum());
         for FreedBlock { home, block, extra } in freed {
             due = due.and(inner.take_back(&home, block, extra));
             inner.parting.push(home);

@@ -16,6 +16,7 @@ mod graphs;
 mod growth;
 mod hints;
 mod host_copy;
+mod maintenance;
 mod notice;
 mod open;
 mod registration;
@@ -37,6 +38,8 @@ use notice::PoolNotices;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+use terrace_core::pressure::Level;
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::catch_panic;
 use waiting::{Follower, PoolWakers, WaiterQueue};
@@ -110,6 +113,10 @@ struct PoolState<B: Backend> {
     fallback_on: bool,
     /// Requests that wait for memory.
     waiters: WaiterQueue,
+    /// The level of pressure that the caps of the streams' caches follow.
+    level: Level,
+    /// When the window of time began in which the arena's peak is taken for what the pool needs.
+    window: Option<Instant>,
     notices: PoolNotices,
 }
 
@@ -289,14 +296,14 @@ impl<B: Backend> PoolState<B> {
         }
     }
 
-    /// Empties the caches of all streams into the arena. True if there were any blocks in them.
-    fn drain(&mut self) -> bool {
-        let mut drained = false;
+    /// Empties the caches of all streams into the arena. Returns the bytes of the blocks in them.
+    fn drain(&mut self) -> u64 {
+        let mut drained = 0;
         let Self { streams, arena, parting, given, .. } = self;
         streams.retain(|(stream, _)| stream.strong_count() > 0);
         for stream in streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
             // Never fails: a cached block is live in the arena.
-            drained |= stream.drain(|block, owner| {
+            drained += stream.drain(|block, owner| {
                 given.freed(&block);
                 let _ = arena.free(block, owner);
             });

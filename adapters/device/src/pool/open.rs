@@ -17,6 +17,7 @@ use crate::stream_cache::AllocatedTail;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use terrace_core::arena::ArenaSettings;
+use terrace_core::pressure::Level;
 use terrace_core::{Arena, Owner};
 use terrace_guard::catch_panic;
 
@@ -63,6 +64,8 @@ impl<B: Backend> DevicePool<B> {
             hit_bytes: 0,
             fallback_on: options.fallback,
             waiters: WaiterQueue::default(),
+            level: Level::Normal,
+            window: None,
             notices: PoolNotices::default(),
         };
         #[cfg(feature = "track")]
@@ -100,6 +103,7 @@ impl<B: Backend> DevicePool<B> {
         let whose = whose.take().unwrap_or(StreamOwnership::Theirs(None));
         let core = Arc::new(StreamCore::new(service, owner, raw, whose));
         core.set_awaited(inner.waiters.is_active());
+        core.set_cap(self.options.cached_at(inner.level));
         inner.streams.retain(|(stream, _)| stream.strong_count() > 0);
         inner.streams.push((Arc::downgrade(&core), core.has_recent()));
         Ok(Arc::new(StreamHandle { core }))

@@ -9,7 +9,7 @@ use crate::health::DeviceHealth;
 use crate::options::DeviceOptions;
 use crate::source::{destroy, settle, wait};
 use crate::staging::StagingBuffer;
-use crate::stats::DeviceStats;
+use crate::stats::{DeviceMaintenance, DeviceStats};
 use crate::stream::{
     BlockExtra, BlockOrigin, ClosedStream, FreedBlock, Hook, HostMemory, HostSlice, Keeper, Service, StreamCore,
     StreamHandle, StreamOwnership, StreamProgress,
@@ -17,6 +17,8 @@ use crate::stream::{
 use crate::stream_cache::AllocatedTail;
 use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Instant;
+use terrace_core::arena::Defragmentation;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
@@ -162,6 +164,7 @@ impl<B: Backend> Service for DevicePool<B> {
 
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>) {
         let mut inner = self.inner();
+        self.keep_in_shape(&mut inner, self.refused_by_cache(&block));
         let due = inner.take_back(home, block, extra);
         inner.after_frees(due);
         self.unlock(inner);
@@ -171,37 +174,24 @@ impl<B: Backend> Service for DevicePool<B> {
         DevicePool::give_back_all(self, freed);
     }
 
-    fn trim(&self, all: bool) -> u64 {
-        if self.context.health.forked() {
-            return 0;
-        }
-        let mut inner = self.inner();
-        inner.drain();
-        let mut given = 0;
-        if all {
-            inner = self.wait_for_held(inner);
-            given = inner.arena.trim() + inner.sides.iter_mut().flatten().map(Allocator::trim).sum::<u64>();
-            given += inner.reap_graphs(true);
-        }
-        self.unlock(inner);
-        if all {
-            self.drop_stage();
-        }
-        if all && self.usable().is_ok() {
-            // Releases freed memory that the driver's own pool caches. If it refuses, that memory is released with the
-            // device.
-            let _ = self.context.backend.trim().map_err(|fault| self.context.health.note(fault));
-        }
-        given
+    fn coalesce(&self) -> u64 {
+        DevicePool::coalesce(self)
+    }
+
+    fn trim(&self) -> u64 {
+        DevicePool::trim(self)
+    }
+
+    fn maintain(&self, now: Instant) -> DeviceMaintenance {
+        DevicePool::maintain(self, now)
+    }
+
+    fn defragment(&self, most: u64) -> Result<Defragmentation, DeviceError> {
+        DevicePool::defragment(self, most)
     }
 
     fn adapt(&self, policy: &CachePolicy) {
-        if self.context.health.forked() {
-            return;
-        }
-        let mut inner = self.inner();
-        inner.adapt(policy);
-        self.unlock(inner);
+        DevicePool::adapt(self, policy);
     }
 
     fn set_capacity(&self, bytes: u64) {

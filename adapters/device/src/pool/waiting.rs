@@ -297,10 +297,7 @@ impl<B: Backend> PoolState<B> {
             return;
         }
         self.waiters.active = closed;
-        for stream in self.streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
-            stream.set_awaited(closed);
-            self.parting.push(stream);
-        }
+        self.each_stream(|stream| stream.set_awaited(closed));
         // Blocks that were freed into a cache before that.
         if closed {
             self.drain();

@@ -13,11 +13,13 @@ use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::options::DeviceOptions;
 use crate::out_of_memory::OutOfMemory;
 use crate::staging::StagingBuffer;
-use crate::stats::DeviceStats;
+use crate::stats::{DeviceMaintenance, DeviceStats};
 use crate::stream_cache::AllocatedTail;
 use spin::mutex::SpinMutex;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Instant;
+use terrace_core::arena::Defragmentation;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Request, Violation};
 
@@ -198,9 +200,14 @@ pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>);
     /// As [`Self::give_back`], for many blocks under one lock.
     fn give_back_all(&self, freed: Vec<FreedBlock>);
-    /// Empties the streams' caches; with `all`, also releases all unused memory to the driver. Returns the bytes
-    /// released.
-    fn trim(&self, all: bool) -> u64;
+    /// Empties the streams' caches; returns their bytes.
+    fn coalesce(&self) -> u64;
+    /// As [`Self::coalesce`], and releases unused memory to the driver, as far as the options say. Returns the bytes released.
+    fn trim(&self) -> u64;
+    /// Does what is due at a moment.
+    fn maintain(&self, now: Instant) -> DeviceMaintenance;
+    /// Moves at most `most` bytes of pages, so that the largest free extent grows.
+    fn defragment(&self, most: u64) -> Result<Defragmentation, DeviceError>;
     fn adapt(&self, policy: &CachePolicy);
     fn set_capacity(&self, bytes: u64);
     fn set_hook(&self, hook: Option<Hook>);
