@@ -165,6 +165,9 @@ fn the_first_that_waits_is_served_first() {
         assert!(polled(second.as_mut(), &second_waker).is_none());
         drop(device.allocate(&stream, 2 * MIB).expect("room"));
         assert_eq!(woken(), [0, 0]);
+        // What is freed on a stream that opens now goes to the pool too, not to its cache.
+        drop(device.allocate(&device.stream().expect("a stream"), 4096).expect("room"));
+        assert_eq!(device.coalesce(), 0);
         drop(large);
         assert_eq!(woken(), [1, 0]);
         let block = polled(first.as_mut(), &first_waker).expect("it was woken").expect("a block");
