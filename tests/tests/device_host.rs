@@ -166,8 +166,10 @@ fn the_first_that_waits_is_served_first() {
         drop(device.allocate(&stream, 2 * MIB).expect("room"));
         assert_eq!(woken(), [0, 0]);
         // What is freed on a stream that opens now goes to the pool too, not to its cache.
-        drop(device.allocate(&device.stream().expect("a stream"), 4096).expect("room"));
+        let late = device.stream().expect("a stream");
+        drop(device.allocate(&late, 4096).expect("room"));
         assert_eq!(device.coalesce(), 0);
+        drop(late);
         drop(large);
         assert_eq!(woken(), [1, 0]);
         let block = polled(first.as_mut(), &first_waker).expect("it was woken").expect("a block");
@@ -267,6 +269,13 @@ fn freed_blocks_merge_at_once_past_a_threshold_or_when_memory_is_short() {
     assert_eq!(kept(&at_once, &stream), 0);
     drop(at_once.allocate(&stream, 4 * MIB).expect("room"));
     assert_eq!((at_once.stats().pool.pooled, at_once.stats().cache_hits), (0, 0), "large blocks too");
+    let one = caching(|options| options.coalesce = 256 << 10);
+    let stream = one.stream().expect("a stream");
+    let cached = [4, 5].map(|blocks| {
+        drop((0..blocks).map(|_| one.allocate(&stream, 64 << 10).expect("room")).collect::<Vec<_>>());
+        one.coalesce() >> 10
+    });
+    assert_eq!(cached, [256, 0], "the block that is too many empties the cache");
     // Of two streams together, as soon as one of them reaches the pool: with a block that is more than both may have, or a miss.
     let cached = |blocks: usize, misses: bool| {
         let some = caching(|options| options.coalesce = 256 << 10);
@@ -292,8 +301,9 @@ fn caches_follow_the_pressure_without_being_asked() {
         // Looked at by the next miss: 26 of 32 MiB are high pressure.
         let at_high = kept(&device, &stream);
         let more = device.allocate(&stream, 3 * MIB).expect("room");
+        let at_critical = kept(&device, &stream);
         let late = device.stream().expect("a stream that opens under pressure");
-        let at_critical = [kept(&device, &stream), kept(&device, &late)];
+        let at_critical = [at_critical, kept(&device, &late)];
         drop((large, more));
         let step = 64 << 10;
         let expected = if adapt { [MIB / 3 * 2, MIB / 9 * 4, MIB / 9 * 4] } else { [MIB; 3] };

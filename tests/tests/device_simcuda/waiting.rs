@@ -89,6 +89,11 @@ fn a_future_is_woken_when_pages_may_move() {
     let before = session.calls(Some("cuEventSynchronize"));
     let mut allocation = pin!(device.allocate_async(&stream, 180 * MIB));
     assert!(allocation.as_mut().poll(&mut context).is_pending());
+    let refused = device.allocate_within(&stream, 180 * MIB, Duration::from_millis(1));
+    assert!(
+        matches!(refused, Err(DeviceError::OutOfMemory(what)) if what.fault.is_none()),
+        "a busy stream is no fault"
+    );
     assert_eq!(session.calls(Some("cuEventSynchronize")), before);
     session.release();
     woken.recv_timeout(SOON).expect("the stream is done");

@@ -244,10 +244,10 @@ impl<B: Backend> DevicePool<B> {
     /// Looks once at the streams that use freed memory. Returns what is left to do, and the time until the next look, if anything
     /// waits.
     fn look_at_streams(&self) -> (DeferredActions, Option<Duration>) {
-        let mut inner = self.inner();
-        inner.poll();
+        let inner = self.inner();
         let pause = if inner.waits_for_streams() { TICK } else { REST };
         let waits = !inner.waiters.queue.is_empty();
+        // Serving the queue queries the streams.
         let mut left = self.release(inner);
         left.part();
         (left, waits.then_some(pause))
