@@ -4,6 +4,8 @@
 //! boundary (fractions are compared by cross-multiplication in 128 bits).
 //! Asks from below: nothing.
 
+use core::ops::Range;
+
 /// Level of memory pressure, by the part of capacity in use. Ordered: a higher level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
@@ -87,6 +89,33 @@ pub fn level_after(last: Level, used: u64, capacity: u64, begins: [u64; 3]) -> L
     // The level stays while pressure is at or above its threshold less HYSTERESIS.
     let falling = level_from(used, capacity, begins.map(|begins| begins.saturating_sub(HYSTERESIS)));
     rising.max(falling.min(last))
+}
+
+/// The bytes in use with which [`level_after`] keeps a level.
+///
+/// Two comparisons then tell that nothing has changed.
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Level, level_after, level_bounds};
+/// let begins = [100, 200, 300];
+/// assert_eq!(level_bounds(Level::Elevated, 1000, begins), 50..200);
+/// for level in Level::ALL {
+///     for (capacity, used) in [0, 7, 1001].into_iter().flat_map(|capacity| (0..1100).map(move |used| (capacity, used))) {
+///         let stays = level_after(level, used, capacity, begins) == level;
+///         assert_eq!(level_bounds(level, capacity, begins).contains(&used), stays, "{level:?}, {used} of {capacity}");
+///     }
+/// }
+/// ```
+pub fn level_bounds(level: Level, capacity: u64, begins: [u64; 3]) -> Range<u64> {
+    if capacity == 0 {
+        return if level == Level::Normal { 0..u64::MAX } else { 0..0 };
+    }
+    let bytes =
+        |permille: u64| (u128::from(capacity) * u128::from(permille)).div_ceil(1000).min(u64::MAX.into()) as u64;
+    let at = level as usize;
+    let lower = at.checked_sub(1).map_or(0, |below| bytes(begins[below].saturating_sub(HYSTERESIS)));
+    lower..begins.get(at).map_or(u64::MAX, |&permille| bytes(permille))
 }
 
 /// A pressure level with hysteresis: rises at once, falls only [`HYSTERESIS`] below its threshold.

@@ -51,8 +51,8 @@ pub struct DeviceOptions {
     /// Most bytes that the caches of all streams hold together. Beyond it they are emptied into the pool, where free memory merges;
     /// looked at by calls that reach the pool. 0: freed blocks merge at once, nothing is cached; `u64::MAX`: when memory is short.
     pub coalesce: u64,
-    /// Whether the streams' caches keep less while pressure is high, and as much as `cached` when it is not any more: looked at when a
-    /// cache has no block for a request.
+    /// Whether the streams' caches keep less while pressure is high, and as much as `cached` when it is not any more: looked at by
+    /// calls that reach the pool, never by hits.
     pub adapt: bool,
     /// Bytes that the pool keeps taken from the driver: [`Device::trim`](crate::Device::trim) and
     /// [`Device::maintain`](crate::Device::maintain) give back what is unused beyond them.

@@ -16,11 +16,12 @@ use crate::options::DeviceOptions;
 use crate::stats::DeviceMaintenance;
 use std::time::{Duration, Instant};
 use terrace_core::arena::Defragmentation;
-use terrace_core::pressure::{CachePolicy, Level, level_after};
+use terrace_core::pressure::{CachePolicy, Level, level_after, level_bounds};
 use terrace_core::{Allocator, Block, Source};
 
 impl<B: Backend> DevicePool<B> {
     /// Does what is due at a call that reaches the pool; `freed` is the size of a block that a cache did not keep, though it could.
+    /// While nothing is due, a few comparisons.
     pub(super) fn keep_in_shape(&self, inner: &mut PoolState<B>, freed: u64) {
         if inner.is_beyond(&self.options, freed) {
             inner.drain();
@@ -143,11 +144,15 @@ impl<B: Backend> PoolState<B> {
     /// Sets the caps of the caches to what the level of pressure allows, if it has changed; returns whether it has.
     fn follow_pressure(&mut self, options: &DeviceOptions) -> bool {
         let (used, capacity) = self.used();
-        let level = level_after(self.level, used, capacity, options.pressure_begins());
-        if level == self.level {
+        if self.level_holds.0 == capacity && self.level_holds.1.contains(&used) {
             return false;
         }
-        self.level = level;
+        let begins = options.pressure_begins();
+        let level = level_after(self.level, used, capacity, begins);
+        self.level_holds = (capacity, level_bounds(level, capacity, begins));
+        if level == std::mem::replace(&mut self.level, level) {
+            return false;
+        }
         let cap = options.cached_at(level);
         self.each_stream(|stream| stream.set_cap(cap));
         true

@@ -36,6 +36,7 @@ use crate::stream_cache::AllocatedTail;
 use graphs::Graph;
 use notice::PoolNotices;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
@@ -115,6 +116,8 @@ struct PoolState<B: Backend> {
     waiters: WaiterQueue,
     /// The level of pressure that the caps of the streams' caches follow.
     level: Level,
+    /// The capacity for which, and the bytes in use with which the level stays.
+    level_holds: (u64, Range<u64>),
     /// When the window of time began in which the arena's peak is taken for what the pool needs.
     window: Option<Instant>,
     notices: PoolNotices,

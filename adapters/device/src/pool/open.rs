@@ -65,6 +65,7 @@ impl<B: Backend> DevicePool<B> {
             fallback_on: options.fallback,
             waiters: WaiterQueue::default(),
             level: Level::Normal,
+            level_holds: (0, 0..0),
             window: None,
             notices: PoolNotices::default(),
         };
