@@ -4,6 +4,8 @@
 //! boundary (fractions are compared by cross-multiplication in 128 bits).
 //! Asks from below: nothing.
 
+use core::ops::Range;
+
 /// Level of memory pressure, by the part of capacity in use. Ordered: a higher level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
@@ -56,7 +58,7 @@ fn at_least(used: u64, capacity: u64, permille: u64) -> bool {
 /// assert_eq!([level(599, 1000), level(600, 1000), level(950, 1000)], [Level::Normal, Level::Elevated, Level::Critical]);
 /// ```
 pub fn level(used: u64, capacity: u64) -> Level {
-    reached(used, capacity, 0)
+    level_from(used, capacity, LEVELS.map(|(_, begins)| begins))
 }
 
 /// Like [`level`], with the thresholds of elevated, high and critical in permille, ascending.
@@ -72,11 +74,48 @@ pub fn level_from(used: u64, capacity: u64, begins: [u64; 3]) -> Level {
     reached.next().map_or(Level::Normal, |((level, _), _)| *level)
 }
 
-/// The level if each threshold were `early` permille lower.
-fn reached(used: u64, capacity: u64, early: u64) -> Level {
-    let mut from_top = LEVELS.iter().rev();
-    let reached = from_top.find(|(_, begins)| capacity != 0 && at_least(used, capacity, begins - early));
-    reached.map_or(Level::Normal, |(level, _)| *level)
+/// Like [`level_from`], with hysteresis: a level ends only [`HYSTERESIS`] below its threshold.
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Level, level_after};
+/// let begins = [100, 200, 300];
+/// assert_eq!(level_after(Level::High, 160, 1000, begins), Level::High);
+/// assert_eq!(level_after(Level::High, 149, 1000, begins), Level::Elevated);
+/// assert_eq!(level_after(Level::Normal, 300, 1000, begins), Level::Critical);
+/// ```
+pub fn level_after(last: Level, used: u64, capacity: u64, begins: [u64; 3]) -> Level {
+    let rising = level_from(used, capacity, begins);
+    // The level stays while pressure is at or above its threshold less HYSTERESIS.
+    let falling = level_from(used, capacity, begins.map(|begins| begins.saturating_sub(HYSTERESIS)));
+    rising.max(falling.min(last))
+}
+
+/// The bytes in use with which [`level_after`] keeps a level.
+///
+/// Two comparisons then tell that nothing has changed.
+///
+/// # Example
+/// ```
+/// use terrace_core::pressure::{Level, level_after, level_bounds};
+/// let begins = [100, 200, 300];
+/// assert_eq!(level_bounds(Level::Elevated, 1000, begins), 50..200);
+/// for level in Level::ALL {
+///     for (capacity, used) in [0, 7, 1001].into_iter().flat_map(|capacity| (0..1100).map(move |used| (capacity, used))) {
+///         let stays = level_after(level, used, capacity, begins) == level;
+///         assert_eq!(level_bounds(level, capacity, begins).contains(&used), stays, "{level:?}, {used} of {capacity}");
+///     }
+/// }
+/// ```
+pub fn level_bounds(level: Level, capacity: u64, begins: [u64; 3]) -> Range<u64> {
+    if capacity == 0 {
+        return if level == Level::Normal { 0..u64::MAX } else { 0..0 };
+    }
+    let bytes =
+        |permille: u64| (u128::from(capacity) * u128::from(permille)).div_ceil(1000).min(u64::MAX.into()) as u64;
+    let at = level as usize;
+    let lower = at.checked_sub(1).map_or(0, |below| bytes(begins[below].saturating_sub(HYSTERESIS)));
+    lower..begins.get(at).map_or(u64::MAX, |&permille| bytes(permille))
 }
 
 /// A pressure level with hysteresis: rises at once, falls only [`HYSTERESIS`] below its threshold.
@@ -112,10 +151,7 @@ impl Pressure {
 
     /// Sets the bytes in use; returns the level, and passes it to `changed` if it has changed.
     pub fn update(&mut self, used: u64, changed: impl FnOnce(Level)) -> Level {
-        let rising = level(used, self.capacity);
-        // The level stays while pressure is at or above its threshold less HYSTERESIS.
-        let falling = reached(used, self.capacity, HYSTERESIS);
-        let next = rising.max(falling.min(self.level));
+        let next = level_after(self.level, used, self.capacity, LEVELS.map(|(_, begins)| begins));
         if next != self.level {
             self.level = next;
             changed(next);

@@ -132,7 +132,7 @@ fn clear_empties_the_streams_caches_into_the_pool() {
     let (before, calls) = (device.stats().pool, manual.calls());
     assert_eq!(before.pooled, 8192 + (100 << 10));
     assert_eq!([before.requested, before.in_use, before.live_blocks], [0; 3], "cached blocks are not the user's");
-    device.clear();
+    device.coalesce();
     let after = device.stats().pool;
     assert_eq!((after.pooled, after.reserved, manual.calls()), (0, before.reserved, calls));
 }

@@ -5,6 +5,10 @@
 //! never panics, and its memory is not reused before the recorded streams are done with it.
 //! Asks from below: the cache of the home stream, and the pool behind that cache.
 
+mod free;
+
+pub(crate) use free::free_all;
+
 use crate::backend::{MemoryPlace, RawStream};
 use crate::capability::Capabilities;
 use crate::error::{BlockId, DeviceError};
@@ -40,6 +44,14 @@ impl DeviceBlock {
         let block = StampedBlock::allocated(block, asked, extra.place, &home);
         let extra = OnceLock::from(Box::new(extra));
         Self { block, home: ManuallyDrop::new(home), extra: ManuallyDrop::new(extra) }
+    }
+
+    /// Wraps a block that the pool served from an origin.
+    pub(crate) fn served((block, origin): (Block, BlockOrigin), asked: Request, home: Arc<StreamCore>) -> Self {
+        match origin {
+            BlockOrigin::Pool => Self::new(block, asked, home),
+            origin => Self::with(block, asked, home, BlockExtra::new(origin)),
+        }
     }
 
     fn origin(&self) -> BlockOrigin {
@@ -342,37 +354,6 @@ pub enum Path {
     Peer,
     /// Through host memory.
     Staged,
-}
-
-impl Drop for DeviceBlock {
-    #[inline]
-    fn drop(&mut self) {
-        if self.home.forked() {
-            // In a forked child the driver does not work, and a lock may be held by a thread that only the parent has.
-            return;
-        }
-        if self.block.is_tracked() {
-            self.block.tell_freed(&self.home);
-        }
-        let block = self.block.block();
-        // SAFETY: `home` is taken out once: here, when the block is dropped.
-        let mut home = unsafe { ManuallyDrop::take(&mut self.home) };
-        if self.extra.get_mut().is_none() {
-            match home.keep(block) {
-                Ok(()) => return,
-                Err(back) => home = back,
-            }
-        }
-        // SAFETY: as for `home`.
-        give_back(home, block, unsafe { ManuallyDrop::take(&mut self.extra) });
-    }
-}
-
-/// Gives a block to the pool, when the cache of its stream does not keep it.
-#[cold]
-fn give_back(home: Arc<StreamCore>, block: Block, extra: OnceLock<Box<BlockExtra>>) {
-    let extra = extra.into_inner().map(|extra| *extra);
-    home.service.give_back(&home, block, extra);
 }
 
 impl fmt::Debug for DeviceBlock {

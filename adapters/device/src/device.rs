@@ -14,7 +14,6 @@ use crate::stats::DeviceStats;
 use crate::stream::{BlockExtra, BlockOrigin, HostMemory, Release, Service, Stream};
 use std::fmt;
 use std::sync::Arc;
-use terrace_core::pressure::{CachePolicy, Level, level_from};
 use terrace_core::{Block, Request, Violation};
 
 /// One device and its memory. Clones are handles to the same device.
@@ -217,12 +216,8 @@ impl Device {
     #[cold]
     fn miss(&self, stream: &Stream, request: Request, fallback: bool) -> Result<DeviceBlock, DeviceError> {
         self.service.check_stream(stream.core())?;
-        let (block, origin) = self.service.serve(stream.core(), request, fallback)?;
-        let home = Arc::clone(stream.core());
-        Ok(match origin {
-            BlockOrigin::Pool => DeviceBlock::new(block, request, home),
-            origin => DeviceBlock::with(block, request, home, BlockExtra::new(origin)),
-        })
+        let served = self.service.serve(stream.core(), request, fallback)?;
+        Ok(DeviceBlock::served(served, request, Arc::clone(stream.core())))
     }
 
     /// Wraps memory that was not allocated here as a block of this device.
@@ -292,38 +287,9 @@ impl Device {
         self.service.memory()
     }
 
-    /// Memory pressure: how much of the pool's capacity is in use.
-    pub fn pressure(&self) -> Level {
-        let pool = self.stats().pool;
-        let begins = self.service.options().pressure.map(|share| (share * 1000.0).round() as u64);
-        level_from(pool.in_use, pool.capacity, begins)
-    }
-
     /// Counters of the device.
     pub fn stats(&self) -> DeviceStats {
         self.service.stats()
-    }
-
-    /// Empties the streams' caches into the pool.
-    pub fn clear(&self) {
-        self.service.trim(false);
-    }
-
-    /// Releases all unused memory to the driver; returns its bytes. Waits for work in flight.
-    pub fn trim(&self) -> u64 {
-        self.service.trim(true)
-    }
-
-    /// As [`Self::trim`], if more than `bytes` bytes are reserved from the driver; otherwise returns 0.
-    pub fn shrink(&self, bytes: u64) -> u64 {
-        if self.stats().pool.reserved > bytes { self.trim() } else { 0 }
-    }
-
-    /// Adapts the sizes of the streams' caches to the pressure: smaller above 80 % use, larger below 30 %.
-    pub fn adapt(&self) {
-        let options = self.service.options();
-        let (min, max) = (options.cached / 16, options.cached.saturating_mul(16));
-        self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
     /// Limits the bytes reserved from the driver; 0 removes the limit. Memory reserved beyond it stays.

@@ -19,7 +19,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `stream_cache` | a stream's cache |
-//! | `device`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error`, `out_of_memory` | the types that users hold and see |
+//! | `device`, `batch`, `allocation`, `maintenance`, `stream`, `block`, `capture`, `options`, `stats`, `weak`, `error`, `out_of_memory` | the types that users hold and see |
 //! | `buffer` | elements instead of bytes: on the device, pinned, managed, or moved between host and device |
 //! | `transfer` | many copies at once, in pieces, while the caller goes on |
 //! | `ring` | messages between host and device |
@@ -46,7 +46,9 @@
 //! # Ok::<(), terrace_device::DeviceError>(())
 //! ```
 
+mod allocation;
 mod backend;
+mod batch;
 mod block;
 mod buffer;
 mod capability;
@@ -61,6 +63,7 @@ mod handles;
 mod health;
 mod hint;
 mod host;
+mod maintenance;
 pub mod meminfo;
 mod meter;
 mod objects;
@@ -78,6 +81,7 @@ mod tracking;
 mod transfer;
 mod weak;
 
+pub use allocation::DeviceAllocation;
 pub use backend::{Backend, CopyRange, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent, RawStream};
 pub use block::{DeviceBlock, Path};
 pub use buffer::{
@@ -100,8 +104,9 @@ pub use ring::{
     DeviceLink, DeviceReceiver, DeviceSender, RingLease, RingOptions, RingStrategy, SeenByHost, UnifiedRing,
     receive_ring, send_ring, sleep,
 };
-pub use stats::DeviceStats;
+pub use stats::{DeviceMaintenance, DeviceStats};
 pub use stream::{Hook, Release, Stream};
+pub use terrace_core::arena::Defragmentation;
 /// The tracker's types, with the feature `track`.
 #[cfg(feature = "track")]
 #[doc(inline)]

@@ -2,6 +2,7 @@
 
 use crate::store::{ArenaCapacity, HeapStore, heap_parts};
 use terrace_core::arena::{ArenaParts, ArenaSettings};
+use terrace_core::pressure::Level;
 use terrace_core::settings::{self, BadSetting, DebugSwitches, Profile, Spec, Surface, Value};
 use terrace_core::{AnyFit, Branch, Fit};
 
@@ -47,6 +48,18 @@ pub struct DeviceOptions {
     pub small_threshold: u64,
     /// Most bytes a stream keeps in its cache.
     pub cached: u64,
+    /// Most bytes that the caches of all streams hold together. Beyond it they are emptied into the pool, where free memory merges;
+    /// looked at by calls that reach the pool. 0: freed blocks merge at once, nothing is cached; `u64::MAX`: when memory is short.
+    pub coalesce: u64,
+    /// Whether the streams' caches keep less while pressure is high, and as much as `cached` when it is not any more: looked at by
+    /// calls that reach the pool, never by hits.
+    pub adapt: bool,
+    /// Bytes that the pool keeps taken from the driver: [`Device::trim`](crate::Device::trim) and
+    /// [`Device::maintain`](crate::Device::maintain) give back what is unused beyond them.
+    pub keep: u64,
+    /// Milliseconds after which [`Device::maintain`](crate::Device::maintain) gives back what the pool did not need at any time of
+    /// them, which takes one to two of these; 0: never.
+    pub idle: u32,
     /// Most blocks of one size a stream keeps in its cache.
     pub pooled_per_bucket: u32,
     /// Bytes of the least segment taken, as far as that stays within a fifth beyond the peak in use.
@@ -88,6 +101,10 @@ impl Default for DeviceOptions {
             granule: usual(settings::GRANULE).number(),
             small_threshold: usual(settings::SMALL_THRESHOLD).number(),
             cached: usual(settings::CACHED).number(),
+            coalesce: usual(settings::COALESCE).number(),
+            adapt: usual(settings::ADAPT).is_on(),
+            keep: usual(settings::KEEP).number(),
+            idle: usual(settings::IDLE).number() as u32,
             pooled_per_bucket: usual(settings::POOLED_PER_BUCKET).number() as u32,
             segment: usual(settings::SEGMENT).number(),
             largest_handle: usual(settings::LARGEST_HANDLE).number(),
@@ -123,6 +140,26 @@ impl DeviceOptions {
                 _ => return None,
             })
         })
+    }
+
+    /// Most bytes of a stream's cache at a level of pressure: a step down, by 1.5, at high and at critical pressure.
+    pub(crate) fn cached_at(&self, level: Level) -> u64 {
+        let most = self.cached.min(self.coalesce);
+        match level {
+            Level::Normal | Level::Elevated => most,
+            Level::High => most / 3 * 2,
+            Level::Critical => most / 9 * 4,
+        }
+    }
+
+    /// Most blocks of one size in a stream's cache: none where freed blocks merge at once.
+    pub(crate) fn blocks_of_a_size(&self) -> u32 {
+        if self.coalesce == 0 { 0 } else { self.pooled_per_bucket }
+    }
+
+    /// Permille of the capacity at which elevated, high and critical pressure begin.
+    pub(crate) fn pressure_begins(&self) -> [u64; 3] {
+        self.pressure.map(|share| (share * 1000.0).round() as u64)
     }
 
     /// Storage for an arena.

@@ -28,6 +28,19 @@ pub struct DeviceStats {
     pub cache_hits: u64,
 }
 
+/// What one maintenance of a device did. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+#[non_exhaustive]
+pub struct DeviceMaintenance {
+    /// Blocks that left the streams' caches, where they merged with free memory.
+    pub coalesced: u64,
+    /// Memory that went back to the driver.
+    pub returned: u64,
+    /// Whether the sizes of the streams' caches were adapted to another level of pressure.
+    pub adapted: bool,
+}
+
 /// Serialises the moment of an event as its age: the time from then to the serialisation.
 #[cfg(feature = "serde")]
 pub(crate) mod age {

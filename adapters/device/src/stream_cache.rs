@@ -98,8 +98,12 @@ pub(crate) struct StreamCache {
     held: u64,
     /// Largest number of blocks in a stack.
     pooled_per_bucket: usize,
-    /// Whether `put` refuses every block, since the user's last handle of the stream was dropped.
+    /// Whether `put` refuses every block, for one of the two reasons below.
     closed: bool,
+    /// Whether the user's last handle of the stream was dropped.
+    retired: bool,
+    /// Whether requests wait for memory, so that all that is freed goes to the pool.
+    awaited: bool,
     /// Number of blocks served.
     hits: u64,
     /// Bytes of the blocks served.
@@ -136,6 +140,8 @@ impl StreamCache {
             held: 0,
             pooled_per_bucket: pooled_per_bucket as usize,
             closed: false,
+            retired: false,
+            awaited: false,
             hits: 0,
             hit_bytes: 0,
         }
@@ -216,22 +222,36 @@ impl StreamCache {
 
     /// Closes the cache: it keeps no block from now on.
     pub(crate) fn close(&mut self) {
-        self.closed = true;
+        (self.retired, self.closed) = (true, true);
+    }
+
+    /// Closes the cache while requests wait for memory, and opens it again after that if it is not closed for good.
+    pub(crate) fn set_awaited(&mut self, awaited: bool) {
+        (self.awaited, self.closed) = (awaited, awaited || self.retired);
+    }
+
+    /// Sets the cap; removes no block.
+    pub(crate) fn set_cap(&mut self, cap: u64) {
+        (self.cap, self.held) = (cap, self.bytes);
     }
 
     /// Adapts the cap to pressure: `used` of `capacity` bytes are in use; the policy's bounds are in bytes.
     pub(crate) fn adapt(&mut self, policy: &CachePolicy, used: u64, capacity: u64) {
         match policy.advise(used, capacity, self.cap) {
             CapAdvice::Keep => {}
-            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => (self.cap, self.held) = (cap, self.bytes),
+            CapAdvice::Shrink(cap) | CapAdvice::Grow(cap) => self.set_cap(cap),
         }
     }
 
+    /// Bytes of all cached blocks.
+    pub(crate) fn cached(&self) -> u64 {
+        self.bytes + self.recent.iter().map(|block| block.bytes).sum::<u64>()
+    }
+
     pub(crate) fn counts(&self) -> CacheStats {
-        let recent: u64 = self.recent.iter().map(|block| block.bytes).sum();
         let room: usize = self.stacks.iter().map(Vec::capacity).sum::<usize>() + self.recent.capacity();
         let metadata = (size_of_val(&*self.stacks) + room * size_of::<Block>()) as u64;
-        let (bytes, blocks) = (self.bytes + recent, self.blocks + self.recent.len() as u64);
+        let (bytes, blocks) = (self.cached(), self.blocks + self.recent.len() as u64);
         CacheStats { hits: self.hits, hit_bytes: self.hit_bytes, bytes, blocks, metadata }
     }
 }

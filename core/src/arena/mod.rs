@@ -18,16 +18,19 @@
 //!                      wait for fences, ask the user's hook ---------> block, or an error that says what was asked
 //! ```
 
+mod defragment;
 mod growth;
 mod pages;
 mod pending;
 mod reclaim;
+mod release;
 mod reuse;
 mod segments;
 mod settings;
 mod storage;
 mod warm_up;
 
+pub use defragment::Defragmentation;
 pub use growth::Growth;
 pub use pending::PendingFree;
 pub use settings::{ArenaSettings, Coalesce};
@@ -108,6 +111,8 @@ struct ArenaCounters {
     peak_in_use: u64,
     /// The peak since the last trim: what the arena takes from the source is judged by it, so that after a trim it grows as a new one.
     recent_peak: u64,
+    /// The peak since [`Arena::begin_window`].
+    window_peak: u64,
     /// Calls to the source until the last trim.
     past_calls: u64,
     /// Bytes of blocks whose fence failed, which are never reused.
@@ -129,6 +134,7 @@ struct ArenaCounters {
 impl ArenaCounters {
     fn count_peaks(&mut self) {
         self.recent_peak = self.recent_peak.max(self.in_use);
+        self.window_peak = self.window_peak.max(self.in_use);
         self.peak_in_use = self.peak_in_use.max(self.recent_peak);
     }
 }
@@ -288,11 +294,6 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         t.allocated_bytes += block.bytes;
         block
     }
-
-    /// Bytes taken from the source and not returned.
-    pub fn reserved(&self) -> u64 {
-        self.source.usage().reserved
-    }
 }
 
 impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
@@ -339,15 +340,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Allocator for Arena<S, F, M> {
     /// Waits for all fences, merges all free blocks, and returns all vacant segments or unused pages. What was in use before no
     /// longer counts for what is taken ahead of requests.
     fn trim(&mut self) -> u64 {
-        let before = self.reserved();
-        self.wait_for_fences();
-        if self.space.is_some() {
-            self.trim_pages()
-        } else {
-            self.trim_segments();
-        }
-        (self.counters.recent_peak, self.counters.past_calls) = (self.counters.in_use, self.source.usage().calls);
-        before - self.reserved()
+        self.trim_to(0)
     }
 
     fn stats(&self) -> Stats {

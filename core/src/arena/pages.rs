@@ -36,17 +36,17 @@ const AMPLE_FIRST: u64 = 4 << 20;
 
 /// Where to place a block: in one vacancy, over some of its holes. Plans are compared by their fields, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct GrowthPlan {
+pub(super) struct GrowthPlan {
     /// Bytes of the pages that the block needs and the vacancy lacks: a plan with fewer is better.
-    missing: u64,
+    pub(super) missing: u64,
     /// Bytes of the vacancy: of two plans that lack as many pages, the one in the smaller vacancy is better.
-    room: u64,
+    pub(super) room: u64,
     /// First address of the block: among plans that are equal so far, the lower is better.
-    start: u64,
+    pub(super) start: u64,
     /// First address of the vacancy.
-    from: u64,
+    pub(super) from: u64,
     /// Slot of the record before the vacancy, which stays valid while the plan is executed.
-    anchor: u32,
+    pub(super) anchor: u32,
 }
 
 impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
@@ -79,7 +79,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         while let Some((hole, from, bytes)) = next_missing(&self.ranges[area], plan, end, page) {
             // An error means that no page moved: a source that cannot move pages now (because of work in flight on a
             // stream that it may not wait for) may still map fresh ones.
-            let moved = self.move_pages(area, plan, &hole, from, bytes.min(to_move), page).unwrap_or(0);
+            let room = hole.end() - from;
+            let moved = self.move_pages(area, plan, &hole, from, (bytes.min(to_move), room)).unwrap_or(0);
             to_move = to_move.saturating_sub(moved);
             if moved > 0 {
                 continue;
@@ -92,7 +93,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             };
             if let Err(error) = mapped {
                 // The source may be at its capacity: moving pages, even more than planned, may suffice.
-                if self.move_pages(area, plan, &hole, from, bytes, page)? == 0 {
+                if self.move_pages(area, plan, &hole, from, (bytes, room))? == 0 {
                     return Err(error);
                 }
             }
@@ -156,15 +157,14 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
     }
 
     /// Moves whole handles, until `most` bytes are reached, from one gap to address `to` in a hole, by one call to the source;
-    /// returns the number of bytes moved, 0 if no gap begins with a handle that the hole has room for.
-    fn move_pages(
+    /// returns the number of bytes moved, at most `room`; 0 if no gap begins with a handle for which there is room.
+    pub(super) fn move_pages(
         &mut self,
         area: usize,
         plan: &GrowthPlan,
         hole: &RangeExtent,
         to: u64,
-        most: u64,
-        page: u64,
+        (most, room): (u64, u64),
     ) -> Result<u64, SourceError> {
         let Some((region, _)) = self.space else { return Ok(0) };
         if self.has_later() {
@@ -173,9 +173,8 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         if most == 0 || self.ranges.iter().any(|range| range.slots_left() < 2) {
             return Ok(0);
         }
-        let Some((from_area, gap, from, bytes)) = self.find_handles(plan, most, hole.end() - to, page) else {
-            return Ok(0);
-        };
+        let page = self.source.page_bytes();
+        let Some((from_area, gap, from, bytes)) = self.find_handles(plan, most, room, page) else { return Ok(0) };
         self.source.shift(region, from - region.base, to - region.base, bytes)?;
         self.ranges[from_area].decommit(&gap, from, bytes).map_err(|_| NO_SLOT)?;
         self.ranges[area].commit(hole, to, bytes).map_err(|_| NO_SLOT)?;
@@ -228,35 +227,35 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let mut at = self.ranges[area].vacant_extents(plan.anchor).next();
         while let Some(extent) = at.filter(|extent| bytes > 0 && extent.start < plan.from + plan.room) {
             at = self.ranges[area].behind(&extent);
-            let Some(unmapped) = self.unmap_gap(area, &extent, bytes) else { return };
+            let Some(unmapped) = self.unmap_gap(area, &extent, (bytes, u64::MAX)) else { return };
             bytes = bytes.saturating_sub(unmapped);
         }
     }
 
-    /// Unmaps all whole handles inside gaps, by one call to the source for each gap that has any.
-    pub(super) fn trim_pages(&mut self) {
+    /// Unmaps whole handles inside gaps, as far as `keep` bytes stay reserved, by one call to the source for each gap that has any.
+    pub(super) fn trim_pages(&mut self, keep: u64) {
         let Some((_, ids)) = self.space else { return };
         for area in [SMALL, LARGE] {
             let mut at = self.ranges[area].extents(ids[area]).next();
             while let Some(extent) = at {
                 // The next extent is looked up before the unmap: its record stays valid, even if two holes merge.
                 at = self.ranges[area].behind(&extent);
-                if self.unmap_gap(area, &extent, u64::MAX).is_none() {
+                let most = self.reserved().saturating_sub(keep);
+                if self.unmap_gap(area, &extent, (most, most)).is_none() {
                     return;
                 }
             }
         }
     }
 
-    /// Unmaps whole handles of an extent that is a gap, until `most` bytes are reached. Returns the bytes; `None` if the source
-    /// refuses.
-    fn unmap_gap(&mut self, area: usize, extent: &RangeExtent, most: u64) -> Option<u64> {
+    /// Unmaps whole handles of an extent that is a gap, until `enough` bytes are reached, and at most `most`. Returns the bytes;
+    /// `None` if the source refuses.
+    fn unmap_gap(&mut self, area: usize, extent: &RangeExtent, (enough, most): (u64, u64)) -> Option<u64> {
         let (region, _) = self.space?;
         if extent.kind != ExtentKind::Free || self.ranges[area].slots_left() == 0 {
             return Some(0);
         }
-        let (offset, bytes) =
-            self.source.whole_handles(region, extent.start - region.base, extent.bytes, most, u64::MAX);
+        let (offset, bytes) = self.source.whole_handles(region, extent.start - region.base, extent.bytes, enough, most);
         if bytes == 0 {
             return Some(0);
         }
@@ -266,9 +265,14 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         Some(bytes)
     }
 
-    pub(super) fn out_of_memory(&self, request: Request) -> AllocError {
+    /// Bytes of the largest gap.
+    pub(super) fn largest_free(&self) -> u64 {
         let largest = self.ranges.iter().filter_map(Range::largest_free);
-        let largest_free = largest.map(|gap| gap.bytes).max().unwrap_or(0);
+        largest.map(|gap| gap.bytes).max().unwrap_or(0)
+    }
+
+    pub(super) fn out_of_memory(&self, request: Request) -> AllocError {
+        let largest_free = self.largest_free();
         AllocError { cause: Cause::OutOfMemory, asked: request.bytes, largest_free }
     }
 

@@ -117,7 +117,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let live: u64 = self.ranges.iter().map(|range| range.stats().in_use).sum();
         let (capacity, reserved) = (self.source.usage().capacity, self.reserved());
         if capacity == 0 || capacity.saturating_sub(live) >= request.bytes {
-            self.trim_pages();
+            self.trim_pages(0);
         }
         if self.reserved() < reserved { self.grow_pages(request).map_err(|_| error) } else { Err(error) }
     }

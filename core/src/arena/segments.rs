@@ -50,7 +50,7 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
             return Err(self.out_of_memory(request)); // not told: `allocate_later` makes a growth of it
         }
         let mut taken = self.take_segment(bytes);
-        if taken.is_err() && self.trim_segments() {
+        if taken.is_err() && self.trim_segments(0) {
             taken = self.take_segment(bytes);
         }
         if taken.is_err() && bytes > least {
@@ -201,11 +201,12 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         removed
     }
 
-    /// Returns all vacant segments to the source; returns whether there was one.
-    pub(super) fn trim_segments(&mut self) -> bool {
+    /// Returns vacant segments to the source, as far as `keep` bytes stay reserved; returns whether one went.
+    pub(super) fn trim_segments(&mut self, keep: u64) -> bool {
         let mut given = false;
         for at in (0..self.segment_count).rev() {
-            if self.is_vacant(at) {
+            let left = self.reserved().saturating_sub(self.segments[at].region.bytes);
+            if left >= keep && self.is_vacant(at) {
                 given |= self.give_segment(at);
             }
         }

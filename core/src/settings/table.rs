@@ -21,6 +21,10 @@ pub const TABLE: &[Spec] = &[
     FALLBACK,
     ORIGIN,
     CACHED,
+    COALESCE,
+    ADAPT,
+    KEEP,
+    IDLE,
     PEERS,
     BLOCKS,
     PURGE_DELAY,
@@ -147,6 +151,22 @@ pub const ORIGIN: Spec =
 ///
 /// A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
 pub const CACHED: Spec = row("cached", &[Device], ANY, Number(64 << 10));
+
+/// Most bytes that the caches of all streams of a device hold.
+///
+/// Beyond it they are emptied, and free blocks merge. 0: freed blocks merge at once. None: when memory is short.
+pub const COALESCE: Spec = row("coalesce", &[Device], Allowed::BytesOrNone(Bounds::ANY), Number(u64::MAX));
+
+/// Whether the caches of a device's streams become smaller while pressure is high, without being asked.
+pub const ADAPT: Spec = row("adapt", &[Device], Allowed::Switch, Switch(true));
+
+/// Bytes that a device's pool keeps taken from the driver, when it gives memory back.
+pub const KEEP: Spec = row("keep", &[Device], ANY, Number(0));
+
+/// Milliseconds after which maintenance gives back what a device's pool did not need; 0: never.
+///
+/// It takes one to two of these.
+pub const IDLE: Spec = row("idle", &[Device], Allowed::Count(Bounds::new(0, u32::MAX as u64)), Number(0));
 
 /// Whether pages are open to every device that can reach this one.
 ///

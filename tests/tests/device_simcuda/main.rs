@@ -4,6 +4,7 @@
 //! Each test has the driver to itself, and ends with "nothing used wrongly, nothing left behind".
 #![cfg(target_os = "linux")]
 
+mod batches;
 mod calls;
 mod ends;
 mod engine;
@@ -15,6 +16,7 @@ mod hints;
 mod hits;
 mod journey;
 mod loss;
+mod maintenance;
 mod memory;
 mod peers;
 mod registered;
@@ -23,6 +25,7 @@ mod sweep;
 mod tiers;
 mod transfer_faults;
 mod transfers;
+mod waiting;
 
 use terrace_cuda::Cuda;
 use terrace_device::{Device, DeviceError, DeviceOptions};

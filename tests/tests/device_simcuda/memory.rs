@@ -81,7 +81,7 @@ fn every_origin_asks_its_own_function() {
         assert!(session.calls(Some(function)) > before, "{origin:?} calls {function}");
         stream.synchronize().expect("done");
         let before = session.calls(Some("cuMemPoolTrimTo"));
-        device.clear();
+        device.coalesce();
         assert_eq!(session.calls(Some("cuMemPoolTrimTo")), before, "what the streams cached stays with the device");
         device.trim();
         let trimmed = session.calls(Some("cuMemPoolTrimTo")) > before;

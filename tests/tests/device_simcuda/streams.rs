@@ -191,7 +191,7 @@ fn a_captured_stream_is_left_alone() {
     let mut before = device.allocate(&stream, 5 << 20).expect("a block");
     before.fill(0, 5 << 20, 1).expect("queued");
     drop(before);
-    device.clear();
+    device.coalesce();
     let pool = device.graph_pool().expect("a pool");
     let capture = stream.capture(&pool).expect("routed");
     // SAFETY: a live stream; mode 0 is global, the strictest.
@@ -263,7 +263,7 @@ fn a_second_stream_is_ordered_by_the_device_and_not_by_the_host() {
     let mut block = device.allocate(&one, 10 << 20).expect("a block");
     block.fill(0, 10 << 20, 1).expect("queued");
     drop(block);
-    device.clear();
+    device.coalesce();
     let calls = || ["cuStreamWaitEvent", "cuEventSynchronize"].map(|name| session.calls(Some(name)));
     let before = calls();
     let two = device.stream().expect("another");

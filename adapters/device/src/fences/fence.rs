@@ -1,6 +1,7 @@
 //! [`Fences`] as the core's arena uses them: its trait [`Fence`].
 
 use super::Fences;
+use super::wait::may_wait;
 use crate::backend::Backend;
 use std::sync::atomic::Ordering;
 use terrace_core::{Fence, FenceState, Owner};
@@ -28,6 +29,6 @@ impl<B: Backend> Fence for Fences<B> {
 
     fn wait(&mut self, owner: Owner, ticket: u64) -> FenceState {
         let known = self.peek(owner, ticket);
-        if known == FenceState::Pending { self.reached(owner, ticket, true) } else { known }
+        if known == FenceState::Pending { self.reached(owner, ticket, may_wait()) } else { known }
     }
 }

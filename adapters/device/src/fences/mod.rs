@@ -19,6 +19,8 @@ mod fence;
 mod stream_events;
 mod wait;
 
+pub(crate) use wait::{may_wait, without_waiting};
+
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, FaultReason};
 use crate::health::{DeviceHealth, insist};
@@ -192,14 +194,8 @@ impl<B: Backend> Fences<B> {
         if wait {
             // If the driver refuses twice, the ticket stays pending.
             let _ = insist(|| self.wait_for(&mut table, owner.0, ticket));
-        } else if table.by_owner.get(&owner.0).is_some_and(|line| !line.capturing && line.done < ticket) {
-            if table.by_owner.get(&owner.0).is_some_and(|line| line.recorded < ticket)
-                && !self.is_idle(&mut table, owner.0)
-            {
-                // If the driver refuses, the next poll tries again.
-                let _ = self.record_event(&mut table, owner.0);
-            }
-            self.ask(&mut table, owner.0);
+        } else {
+            self.look(&mut table, owner.0, ticket);
         }
         self.reap(&mut table);
         if self.0.health.check().is_err() { FenceState::Failed } else { self.state(&table, owner, ticket) }

@@ -2,6 +2,7 @@
 //!
 //! Promises upward: when a wait succeeds, the work is done. A caller that moves or unmaps memory keeps the lock while
 //! it waits (`wait_for`); one that only needs memory to become free waits without the lock (`wait_outside`).
+//! A call inside [`without_waiting`] waits for nothing: what it would have to wait for counts as pending, or is refused.
 //! Asks from below: `Fences::wait_event`, [`Backend::synchronize`].
 
 use super::stream_events::StreamState;
@@ -9,24 +10,50 @@ use super::{EventTable, Fences, NO_STREAM};
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, FaultReason};
 use crate::health::insist;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use terrace_core::Owner;
+
+thread_local! {
+    static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Restores on drop, also by a panic, whether this thread may wait.
+struct WaitGuard(bool);
+
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        MAY_WAIT.set(self.0);
+    }
+}
+
+/// Makes a call during which this thread waits for no stream.
+pub(crate) fn without_waiting<R>(call: impl FnOnce() -> R) -> R {
+    let _before = WaitGuard(MAY_WAIT.replace(false));
+    call()
+}
+
+/// Whether this thread may wait for streams.
+pub(crate) fn may_wait() -> bool {
+    MAY_WAIT.get()
+}
 
 impl<B: Backend> Fences<B> {
     /// Waits until no work in flight uses free memory: must precede moving or unmapping pages under it.
     ///
     /// # Errors
-    /// The driver's error; [`FaultReason::Capturing`] while a graph is captured on the stream to wait for.
+    /// The driver's error; [`FaultReason::Capturing`] while a graph is captured on the stream to wait for;
+    /// [`FaultReason::Transient`] where this thread may not wait.
     pub(crate) fn quiesce(&self) -> Result<(), Fault> {
         let mut table = self.table();
         if let Some((owner, ticket)) = table.bridge {
-            self.wait_for(&mut table, owner, ticket)?;
+            self.wait_if_allowed(&mut table, owner, ticket)?;
             table.bridge = None;
         }
         let sole = self.0.sole.load(Ordering::Relaxed);
         if sole != NO_STREAM && self.0.dirty.load(Ordering::Relaxed) {
             let ticket = table.next(sole);
-            self.wait_for(&mut table, sole, ticket)?;
+            self.wait_if_allowed(&mut table, sole, ticket)?;
             self.0.dirty.store(false, Ordering::Relaxed);
         }
         Ok(())
@@ -46,6 +73,34 @@ impl<B: Backend> Fences<B> {
         self.0.dirty.store(false, Ordering::Relaxed);
         table.bridge = None;
         Ok(())
+    }
+
+    /// Whether [`Self::quiesce`] has nothing to wait for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let dirty = self.0.sole.load(Ordering::Relaxed) != NO_STREAM && self.0.dirty.load(Ordering::Relaxed);
+        !dirty && self.table().bridge.is_none()
+    }
+
+    /// Queries how far a stream is, if it is not known to have reached a ticket.
+    pub(super) fn look(&self, table: &mut EventTable, owner: u32, ticket: u64) {
+        if table.by_owner.get(&owner).is_none_or(|line| line.capturing || line.done >= ticket) {
+            return;
+        }
+        if table.by_owner.get(&owner).is_some_and(|line| line.recorded < ticket) && !self.is_idle(table, owner) {
+            // If the driver refuses, the next poll tries again.
+            let _ = self.record_event(table, owner);
+        }
+        self.ask(table, owner);
+    }
+
+    /// As [`Self::wait_for`]; where this thread may not wait, fails if the ticket is not reached yet.
+    fn wait_if_allowed(&self, table: &mut EventTable, owner: u32, ticket: u64) -> Result<(), Fault> {
+        if may_wait() {
+            return self.wait_for(table, owner, ticket);
+        }
+        self.look(table, owner, ticket);
+        let pending = || Fault::of("wait for a stream", FaultReason::Transient);
+        if table.is_done(owner, ticket) { Ok(()) } else { Err(pending()) }
     }
 
     /// Waits for a stream's ticket with the lock held, which excludes all other calls of the fences.

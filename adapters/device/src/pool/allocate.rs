@@ -16,6 +16,7 @@ use crate::backend::{Backend, MemoryKind};
 use crate::capability::Capabilities;
 use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
+use crate::fences::may_wait;
 use crate::options::PoolOrigin;
 use crate::out_of_memory::{DeviceShare, OutOfMemory};
 use crate::source::{DeviceSource, Regions};
@@ -25,7 +26,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::LocalKey;
-use terrace_core::pressure::CachePolicy;
 use terrace_core::{AllocError, Allocator, Arena, Block, Cause, Owner, Request, Stats};
 
 /// Marks on drop that this thread runs no hook any more, even if the hook panicked.
@@ -80,10 +80,15 @@ impl<B: Backend> DevicePool<B> {
         }
     }
 
-    /// Tries everything but the user's hook and the fallback.
-    fn serve_alone(&self, home: &Arc<StreamCore>, request: Request) -> Result<(Block, BlockOrigin), Box<OutOfMemory>> {
+    /// Tries everything but the user's hook and the fallback. Waits only if this thread [may](may_wait).
+    pub(super) fn serve_alone(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+    ) -> Result<(Block, BlockOrigin), Box<OutOfMemory>> {
         let mut inner = self.inner();
         // Memory that other streams are done with is preferred to fresh memory.
+        self.keep_in_shape(&mut inner, 0);
         inner.take_recent();
         inner.sweep();
         let (mut waited, mut growths) = (false, None);
@@ -94,12 +99,12 @@ impl<B: Backend> DevicePool<B> {
             (inner, served) = self.attempt(inner, place, request);
             if served.as_ref().is_err_and(|error| is_memory(error.cause)) {
                 // What others map may have room for this request, or go back. Those that begin later need not be waited for.
-                if inner.growing > 0 && *growths.get_or_insert(inner.growing) > 0 {
+                if may_wait() && inner.growing > 0 && *growths.get_or_insert(inner.growing) > 0 {
                     growths = growths.map(|left| left - 1);
                     inner = self.wait_for_growth(inner);
                     continue;
                 }
-                if !waited && !inner.held.is_empty() {
+                if may_wait() && !waited && !inner.held.is_empty() {
                     (inner, waited) = (self.wait_for_held(inner), true);
                     inner.notices.add(PoolNotice::WaitedForStreams { asked: request.bytes });
                     continue;
@@ -127,7 +132,7 @@ impl<B: Backend> DevicePool<B> {
     ) -> Relocked<'a, B> {
         let mut served;
         (inner, served) = self.from(inner, place, request);
-        if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.drain() {
+        if served.as_ref().is_err_and(|error| is_memory(error.cause)) && inner.drain() > 0 {
             inner.notices.add(PoolNotice::CachesEmptied { asked: request.bytes });
             (inner, served) = self.from(inner, place, request);
         }
@@ -196,7 +201,7 @@ impl<B: Backend> DevicePool<B> {
 
     /// Adds to a refusal of the device's memory what the driver and the tracker know, without the pool's lock, and what would have
     /// served the request: of the pool itself (`in_pool`), or of a graph.
-    fn explain(&self, what: &mut OutOfMemory, in_pool: bool) {
+    pub(super) fn explain(&self, what: &mut OutOfMemory, in_pool: bool) {
         let memory = self.usable().ok().and_then(|()| self.context.backend.memory().ok());
         what.device = memory.map(|memory| DeviceShare {
             free: memory.free,
@@ -216,7 +221,7 @@ impl<B: Backend> DevicePool<B> {
     }
 
     /// Refuses a request that can never succeed.
-    fn judge(&self, request: Request) -> Result<(), DeviceError> {
+    pub(super) fn judge(&self, request: Request) -> Result<(), DeviceError> {
         self.judge_shape(request)?;
         let Request { bytes, align, .. } = request;
         let rule = "that is more than the device has in all";
@@ -245,7 +250,7 @@ impl<B: Backend> DevicePool<B> {
 
     /// Explains the refusal to the user's hook, which it calls without a lock; false if there is none, or if this thread is in the
     /// hook already.
-    fn ask(&self, what: &mut OutOfMemory, in_pool: bool) -> bool {
+    pub(super) fn ask(&self, what: &mut OutOfMemory, in_pool: bool) -> bool {
         thread_local! {
             static IN_HOOK: Cell<bool> = const { Cell::new(false) };
         }
@@ -263,20 +268,20 @@ impl<B: Backend> DevicePool<B> {
 }
 
 /// Whether freeing memory may make the failed request succeed.
-fn is_memory(cause: Cause) -> bool {
+pub(super) fn is_memory(cause: Cause) -> bool {
     matches!(cause, Cause::OutOfMemory | Cause::OutOfSlots | Cause::SourceFailed)
 }
 
 impl<B: Backend> PoolState<B> {
-    /// Allocates from the arena of a graph.
-    fn from(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
+    /// Allocates from the arena of an origin, with the lock held while pages are mapped.
+    pub(super) fn from(&mut self, place: BlockOrigin, request: Request) -> Result<Block, AllocError> {
         let none = AllocError::new(Cause::BadRequest, request.bytes);
         self.arena_of(place).map_or(Err(none), |arena| arena.allocate(request))
     }
 
     /// Converts a failure to the user's error, with the figures of the arena of `place`; of the device's, if it has
     /// none.
-    fn describe(&mut self, place: BlockOrigin, error: AllocError) -> OutOfMemory {
+    pub(super) fn describe(&mut self, place: BlockOrigin, error: AllocError) -> OutOfMemory {
         let place = if self.arena_of(place).is_some() { place } else { BlockOrigin::Pool };
         let graphs = self.graphs.values().map(|graph| graph.arena.reserved()).sum::<u64>();
         let held = self.arena.reserved() + graphs;
@@ -326,14 +331,5 @@ impl<B: Backend> PoolState<B> {
         }
         let none = AllocError::new(Cause::OutOfSlots, request.bytes);
         arena.as_mut().map_or(Err(none), |arena| arena.allocate(request))
-    }
-
-    /// Adapts the caps of all streams' caches to the pressure on the device.
-    pub(super) fn adapt(&mut self, policy: &CachePolicy) {
-        let stats = self.arena.stats();
-        for stream in self.streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
-            stream.adapt(policy, stats.in_use, stats.capacity);
-            self.parting.push(stream);
-        }
     }
 }

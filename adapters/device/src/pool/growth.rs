@@ -44,27 +44,40 @@ impl<B: Backend> DevicePool<B> {
             Ok(Ok(block)) => return (inner, Ok(block)),
             Err(error) => return (inner, Err(error)),
         };
-        let job = GrowthJob::of(&growth, inner.arena.source());
+        let (mut inner, blocks) = self.end_growths(inner, vec![growth]);
+        let grown = blocks.into_iter().flatten().next();
+        let served = grown.map_or_else(|| inner.arena.allocate(request), Ok);
+        (inner, served)
+    }
+
+    /// Does what growths ask of the driver without the lock, then ends each: with its block, or `None` where the driver refused.
+    pub(super) fn end_growths<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, PoolState<B>>,
+        growths: Vec<Growth>,
+    ) -> (MutexGuard<'a, PoolState<B>>, Vec<Option<Block>>) {
+        let jobs: Vec<_> = growths.iter().map(|growth| GrowthJob::of(growth, inner.arena.source())).collect();
         inner.growing += 1;
         // Not `unlock`: the callbacks that it makes may wait for growths, and for this one too.
         drop(inner);
         let underway = Underway(self);
-        let ran = job.run(&self.context, self.options.zero_fresh);
+        let ran: Vec<_> = jobs.iter().map(|job| job.run(&self.context, self.options.zero_fresh)).collect();
         let mut inner = self.inner();
         std::mem::forget(underway);
         inner.end_growth(&self.grown);
-        let served = match ran {
+        let end = |(growth, ran): (Growth, Result<GrowthDone, u64>)| match ran {
             Ok(done) => {
                 done.tell(inner.arena.source_mut());
-                inner.arena.finish(growth)
+                inner.arena.finish(growth).ok()
             }
             Err(calls) => {
                 inner.arena.source_mut().count_calls(calls);
                 inner.arena.cancel(growth);
-                inner.arena.allocate(request)
+                None
             }
         };
-        (inner, served)
+        let blocks = growths.into_iter().zip(ran).map(end).collect();
+        (inner, blocks)
     }
 
     /// Waits until a growth ends, if any is under way.

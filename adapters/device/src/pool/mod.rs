@@ -9,16 +9,19 @@
 //! for blocks freed into it, and before its pages move: no other thread may allocate or free in that time.
 
 mod allocate;
+mod batch;
 mod check;
 mod events;
 mod graphs;
 mod growth;
 mod hints;
 mod host_copy;
+mod maintenance;
 mod notice;
 mod open;
 mod registration;
 mod service;
+mod waiting;
 
 use crate::backend::Backend;
 use crate::error::DeviceError;
@@ -33,10 +36,14 @@ use crate::stream_cache::AllocatedTail;
 use graphs::Graph;
 use notice::PoolNotices;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+use terrace_core::pressure::Level;
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::catch_panic;
+use waiting::{Follower, PoolWakers, WaiterQueue};
 
 /// The arena of a device, with the fit strategy that the options name; its records are on the host's heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
@@ -52,6 +59,8 @@ pub(crate) struct DevicePool<B: Backend> {
     hook: Mutex<Option<Hook>>,
     /// Signalled when a growth ends.
     grown: Condvar,
+    /// The thread that polls streams while requests wait. Its lock is taken before the pool's.
+    follower: Arc<Follower>,
     /// The staging buffer of the last copy of lent memory, kept for the next copy. Its lock is taken after all others.
     stage: Mutex<Option<StagingBuffer>>,
     /// Which blocks the arena allocated last, as the streams' caches need to know.
@@ -103,6 +112,14 @@ struct PoolState<B: Backend> {
     /// Number of requests that pinned host memory served in place of the device's.
     fallbacks: u64,
     fallback_on: bool,
+    /// Requests that wait for memory.
+    waiters: WaiterQueue,
+    /// The level of pressure that the caps of the streams' caches follow.
+    level: Level,
+    /// The capacity for which, and the bytes in use with which the level stays.
+    level_holds: (u64, Range<u64>),
+    /// When the window of time began in which the arena's peak is taken for what the pool needs.
+    window: Option<Instant>,
     notices: PoolNotices,
 }
 
@@ -115,6 +132,29 @@ struct PendingBlock {
     others: Vec<(Owner, u64)>,
     /// Called when the block is freed, for wrapped memory.
     release: Option<Release>,
+}
+
+/// What is left to do when the lock is released: all of it may run the user's code.
+#[must_use]
+struct DeferredActions {
+    parting: Vec<Arc<StreamCore>>,
+    wakers: PoolWakers,
+    released: Vec<(Release, Block)>,
+}
+
+impl DeferredActions {
+    /// Drops the streams.
+    fn part(&mut self) {
+        self.parting.drain(..).for_each(|stream| catch_panic(|| drop(stream)));
+    }
+
+    fn act(mut self) {
+        self.part();
+        self.wakers.act();
+        for (release, block) in self.released {
+            catch_panic(|| release(block.address, block.bytes));
+        }
+    }
 }
 
 /// The owner of pinned memory that the host uses. It is no stream, so no stream reuses the memory before its fence.
@@ -144,9 +184,19 @@ impl<B: Backend> DevicePool<B> {
         }
     }
 
-    /// Releases the lock, then drops streams and calls release callbacks: keepers and callbacks may call anything. A
-    /// panic of one is caught: dropping a block must not panic, and the remaining callbacks are still called.
-    fn unlock(&self, mut inner: MutexGuard<'_, PoolState<B>>) {
+    /// Serves requests that wait, and releases the lock; then drops streams, wakes, and calls release callbacks: keepers, wakers and
+    /// callbacks may call anything. A panic of one is caught: dropping a block must not panic, and the remaining callbacks are still
+    /// called.
+    fn unlock(&self, inner: MutexGuard<'_, PoolState<B>>) {
+        self.release(inner).act();
+    }
+
+    /// As [`Self::unlock`]; the caller must do the rest, without a lock.
+    fn release(&self, mut inner: MutexGuard<'_, PoolState<B>>) -> DeferredActions {
+        if inner.waiters.is_active() {
+            self.serve_waiters(&mut inner);
+        }
+        let wakers = inner.waiters.take_wakers();
         let released = std::mem::take(&mut inner.released);
         let parting = std::mem::take(&mut inner.parting);
         #[cfg(feature = "tracing")]
@@ -157,10 +207,7 @@ impl<B: Backend> DevicePool<B> {
         drop(inner);
         #[cfg(feature = "tracing")]
         notice::report(&self.context.backend.description().name, notices, sizes);
-        parting.into_iter().for_each(|stream| catch_panic(|| drop(stream)));
-        for (release, block) in released {
-            catch_panic(|| release(block.address, block.bytes));
-        }
+        DeferredActions { parting, wakers, released }
     }
 
     /// Fails when the device is lost or the process forked.
@@ -252,14 +299,14 @@ impl<B: Backend> PoolState<B> {
         }
     }
 
-    /// Empties the caches of all streams into the arena. True if there were any blocks in them.
-    fn drain(&mut self) -> bool {
-        let mut drained = false;
+    /// Empties the caches of all streams into the arena. Returns the bytes of the blocks in them.
+    fn drain(&mut self) -> u64 {
+        let mut drained = 0;
         let Self { streams, arena, parting, given, .. } = self;
         streams.retain(|(stream, _)| stream.strong_count() > 0);
         for stream in streams.iter().filter_map(|(stream, _)| stream.upgrade()) {
             // Never fails: a cached block is live in the arena.
-            drained |= stream.drain(|block, owner| {
+            drained += stream.drain(|block, owner| {
                 given.freed(&block);
                 let _ = arena.free(block, owner);
             });

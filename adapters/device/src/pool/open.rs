@@ -1,6 +1,7 @@
 //! Opens a pool; opens, adopts and closes streams.
 
 use super::notice::PoolNotices;
+use super::waiting::WaiterQueue;
 use super::{DeviceArena, DevicePool, PoolState, SIDES};
 use crate::backend::{Backend, MemoryKind, RawStream};
 use crate::capability::{Capabilities, Description};
@@ -16,6 +17,7 @@ use crate::stream_cache::AllocatedTail;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use terrace_core::arena::ArenaSettings;
+use terrace_core::pressure::Level;
 use terrace_core::{Arena, Owner};
 use terrace_guard::catch_panic;
 
@@ -61,6 +63,10 @@ impl<B: Backend> DevicePool<B> {
             hits: 0,
             hit_bytes: 0,
             fallback_on: options.fallback,
+            waiters: WaiterQueue::default(),
+            level: Level::Normal,
+            level_holds: (0, 0..0),
+            window: None,
             notices: PoolNotices::default(),
         };
         #[cfg(feature = "track")]
@@ -73,6 +79,7 @@ impl<B: Backend> DevicePool<B> {
             inner: Mutex::new(inner),
             hook: Mutex::new(None),
             grown: Condvar::new(),
+            follower: Arc::default(),
             stage: Mutex::new(None),
             given,
             adopting: Mutex::new(()),
@@ -96,6 +103,8 @@ impl<B: Backend> DevicePool<B> {
         inner.next_owner += 1;
         let whose = whose.take().unwrap_or(StreamOwnership::Theirs(None));
         let core = Arc::new(StreamCore::new(service, owner, raw, whose));
+        core.set_awaited(inner.waiters.is_active());
+        core.set_cap(self.options.cached_at(inner.level));
         inner.streams.retain(|(stream, _)| stream.strong_count() > 0);
         inner.streams.push((Arc::downgrade(&core), core.has_recent()));
         Ok(Arc::new(StreamHandle { core }))

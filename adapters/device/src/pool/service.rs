@@ -1,6 +1,6 @@
 //! [`Service`] for the pool of any backend: the calls that devices, streams and blocks make.
 
-use super::{DeviceArena, DevicePool, FREES_A_POLL, PendingBlock};
+use super::{DeviceArena, DevicePool};
 use crate::backend::{Backend, RawStream};
 use crate::capability::{Description, Memory};
 use crate::error::DeviceError;
@@ -9,13 +9,16 @@ use crate::health::DeviceHealth;
 use crate::options::DeviceOptions;
 use crate::source::{destroy, settle, wait};
 use crate::staging::StagingBuffer;
-use crate::stats::DeviceStats;
+use crate::stats::{DeviceMaintenance, DeviceStats};
 use crate::stream::{
-    BlockExtra, BlockOrigin, ClosedStream, Hook, HostMemory, HostSlice, Keeper, Service, StreamCore, StreamHandle,
-    StreamOwnership, StreamProgress,
+    BlockExtra, BlockOrigin, ClosedStream, FreedBlock, Hook, HostMemory, HostSlice, Keeper, Service, StreamCore,
+    StreamHandle, StreamOwnership, StreamProgress,
 };
 use crate::stream_cache::AllocatedTail;
 use std::sync::{Arc, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Instant;
+use terrace_core::arena::Defragmentation;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Allocator, Block, Request, Stats, Violation};
 
@@ -133,67 +136,69 @@ impl<B: Backend> Service for DevicePool<B> {
         DevicePool::serve_host_memory(self, home, request, side)
     }
 
+    fn serve_batch(
+        &self,
+        home: &Arc<StreamCore>,
+        requests: &[Request],
+    ) -> Result<Vec<(Block, BlockOrigin)>, DeviceError> {
+        DevicePool::serve_batch(self, home, requests)
+    }
+
+    fn poll_memory(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        ticket: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Poll<Result<(Block, BlockOrigin), DeviceError>> {
+        DevicePool::poll_memory(self, home, request, ticket, waker)
+    }
+
+    fn leave_queue(&self, ticket: u64) -> Option<(Block, BlockOrigin)> {
+        DevicePool::leave_queue(self, ticket)
+    }
+
+    fn refuse(&self, home: &StreamCore, request: Request) -> DeviceError {
+        DevicePool::refuse(self, home, request)
+    }
+
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>) {
         let mut inner = self.inner();
-        // `uses` is dropped after unlocking: dropping the last reference to a stream may drop the pool too.
-        let (place, uses, release) = extra.map_or((BlockOrigin::Pool, Vec::new(), None), |extra| {
-            (extra.place, extra.uses.into_inner(), extra.release)
-        });
-        // Wrapped and pinned memory waits for its home stream as well: the host may access the memory next.
-        let own = matches!(place, BlockOrigin::Foreign | BlockOrigin::Host(HostMemory::Pinned)).then_some(home);
-        let others = uses.iter().chain(own).map(|stream| (stream.owner, inner.fences.ticket(stream.owner)));
-        let others: Vec<_> = others.collect();
-        if others.is_empty() {
-            inner.free(block, place, home.owner);
-        } else {
-            inner.held.push(PendingBlock { block, place, owner: home.owner, others, release });
-            inner.frees += 1;
-        }
-        if own.is_some() || inner.frees >= FREES_A_POLL {
-            inner.poll();
-        }
-        if matches!(place, BlockOrigin::Graph(_)) {
-            inner.reap_graphs(false);
-        }
+        self.keep_in_shape(&mut inner, self.refused_by_cache(&block));
+        let due = inner.take_back(home, block, extra);
+        inner.after_frees(due);
         self.unlock(inner);
     }
 
-    fn trim(&self, all: bool) -> u64 {
-        if self.context.health.forked() {
-            return 0;
-        }
-        let mut inner = self.inner();
-        inner.drain();
-        let mut given = 0;
-        if all {
-            inner = self.wait_for_held(inner);
-            given = inner.arena.trim() + inner.sides.iter_mut().flatten().map(Allocator::trim).sum::<u64>();
-            given += inner.reap_graphs(true);
-        }
-        self.unlock(inner);
-        if all {
-            self.drop_stage();
-        }
-        if all && self.usable().is_ok() {
-            // Releases freed memory that the driver's own pool caches. If it refuses, that memory is released with the
-            // device.
-            let _ = self.context.backend.trim().map_err(|fault| self.context.health.note(fault));
-        }
-        given
+    fn give_back_all(&self, freed: Vec<FreedBlock>) {
+        DevicePool::give_back_all(self, freed);
+    }
+
+    fn coalesce(&self) -> u64 {
+        DevicePool::coalesce(self)
+    }
+
+    fn trim(&self) -> u64 {
+        DevicePool::trim(self)
+    }
+
+    fn maintain(&self, now: Instant) -> DeviceMaintenance {
+        DevicePool::maintain(self, now)
+    }
+
+    fn defragment(&self, most: u64) -> Result<Defragmentation, DeviceError> {
+        DevicePool::defragment(self, most)
     }
 
     fn adapt(&self, policy: &CachePolicy) {
-        if self.context.health.forked() {
-            return;
-        }
-        let mut inner = self.inner();
-        inner.adapt(policy);
-        self.unlock(inner);
+        DevicePool::adapt(self, policy);
     }
 
     fn set_capacity(&self, bytes: u64) {
         if !self.context.health.forked() {
-            self.inner().arena.source_mut().set_capacity(bytes);
+            let mut inner = self.inner();
+            inner.arena.source_mut().set_capacity(bytes);
+            self.unlock(inner);
         }
     }
 

@@ -10,7 +10,7 @@
 mod service;
 
 pub(crate) use service::{
-    BlockExtra, BlockOrigin, Hints, HostMemory, HostSlice, Registers, Service, StreamProgress, Unregister,
+    BlockExtra, BlockOrigin, FreedBlock, Hints, HostMemory, HostSlice, Registers, Service, StreamProgress, Unregister,
 };
 pub use service::{Hook, Release};
 
@@ -25,7 +25,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use terrace_core::error::ensure;
-use terrace_core::pressure::CachePolicy;
+use terrace_core::pressure::{CachePolicy, Level};
 use terrace_core::{Block, Owner, Request, Violation};
 use terrace_guard::catch_panic;
 
@@ -99,8 +99,8 @@ pub(crate) struct StreamCore {
 impl StreamCore {
     pub(crate) fn new(service: Arc<dyn Service>, owner: Owner, raw: RawStream, whose: StreamOwnership) -> Self {
         let options = *service.options();
-        let cache =
-            StreamCache::new(options.small_threshold / options.granule, options.cached, options.pooled_per_bucket);
+        let (granules, cap) = (options.small_threshold / options.granule, options.cached_at(Level::Normal));
+        let cache = StreamCache::new(granules, cap, options.blocks_of_a_size());
         let health = service.health();
         let (route, cache) = (AtomicU32::new(NO_ROUTE), SpinMutex::new(cache));
         let (owned, keeper) = match whose {
@@ -178,8 +178,8 @@ impl StreamCore {
         Arc::clone(&self.has_recent)
     }
 
-    /// Empties the cache, passing each block to `to`. True if there were any blocks.
-    pub(crate) fn drain(self: &Arc<Self>, to: impl FnMut(Block, Owner)) -> bool {
+    /// Empties the cache, passing each block to `to`. Returns the bytes of the blocks.
+    pub(crate) fn drain(self: &Arc<Self>, to: impl FnMut(Block, Owner)) -> u64 {
         let blocks = self.cache.lock().take_all();
         self.let_go(blocks, to)
     }
@@ -193,9 +193,9 @@ impl StreamCore {
         self.let_go(blocks, to);
     }
 
-    /// Drops the references of blocks taken out of the cache, and passes the blocks to `to`. True if there were any.
-    fn let_go(self: &Arc<Self>, blocks: Vec<Block>, mut to: impl FnMut(Block, Owner)) -> bool {
-        let drained = !blocks.is_empty();
+    /// Drops the references of blocks taken out of the cache, and passes the blocks to `to`. Returns their bytes.
+    fn let_go(self: &Arc<Self>, blocks: Vec<Block>, mut to: impl FnMut(Block, Owner)) -> u64 {
+        let drained = blocks.iter().map(|block| block.bytes).sum();
         for block in blocks {
             // SAFETY: as in `hit`. This is not the last reference: `self` is another.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(self)) });
@@ -207,6 +207,21 @@ impl StreamCore {
     /// Closes the cache: it keeps no block from now on.
     pub(crate) fn close_cache(&self) {
         self.cache.lock().close();
+    }
+
+    /// Closes the cache while requests wait for memory, or opens it again.
+    pub(crate) fn set_awaited(&self, awaited: bool) {
+        self.cache.lock().set_awaited(awaited);
+    }
+
+    /// Sets the cache's cap, in bytes.
+    pub(crate) fn set_cap(&self, cap: u64) {
+        self.cache.lock().set_cap(cap);
+    }
+
+    /// Bytes of all cached blocks.
+    pub(crate) fn cached(&self) -> u64 {
+        self.cache.lock().cached()
     }
 
     /// Adapts the cache's cap to the pressure: `used` of `capacity` bytes are in use.

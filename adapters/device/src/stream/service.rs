@@ -13,10 +13,13 @@ use crate::hint::{Advice, Hint, PrefetchTarget};
 use crate::options::DeviceOptions;
 use crate::out_of_memory::OutOfMemory;
 use crate::staging::StagingBuffer;
-use crate::stats::DeviceStats;
+use crate::stats::{DeviceMaintenance, DeviceStats};
 use crate::stream_cache::AllocatedTail;
 use spin::mutex::SpinMutex;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+use terrace_core::arena::Defragmentation;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Block, Request, Violation};
 
@@ -59,6 +62,14 @@ impl BlockExtra {
     pub(crate) fn new(place: BlockOrigin) -> Self {
         Self { place, uses: SpinMutex::new(Vec::new()), release: None }
     }
+}
+
+/// A block that was freed, and that its stream's cache did not keep: the pool gets it.
+pub(crate) struct FreedBlock {
+    /// The block's stream.
+    pub(crate) home: Arc<StreamCore>,
+    pub(crate) block: Block,
+    pub(crate) extra: Option<BlockExtra>,
 }
 
 /// Releases wrapped memory, given its address and its size in bytes.
@@ -167,10 +178,36 @@ pub(crate) trait Service: StreamProgress + Hints + Registers + Send + Sync {
         request: Request,
         side: HostMemory,
     ) -> Result<Block, DeviceError>;
+    /// Allocates a block for each request, or none; with the fallback to pinned host memory where that is turned on.
+    fn serve_batch(
+        &self,
+        home: &Arc<StreamCore>,
+        requests: &[Request],
+    ) -> Result<Vec<(Block, BlockOrigin)>, DeviceError>;
+    /// Allocates, or queues the request and keeps the waker; `ticket` is its place in the queue, once it has one. Waits for
+    /// nothing.
+    fn poll_memory(
+        &self,
+        home: &Arc<StreamCore>,
+        request: Request,
+        ticket: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Poll<Result<(Block, BlockOrigin), DeviceError>>;
+    /// Takes a request out of the queue; returns the block that was granted to it meanwhile.
+    fn leave_queue(&self, ticket: u64) -> Option<(Block, BlockOrigin)>;
+    /// Counts a request that found no memory as failed; returns its error.
+    fn refuse(&self, home: &StreamCore, request: Request) -> DeviceError;
     fn give_back(&self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>);
-    /// Empties the streams' caches; with `all`, also releases all unused memory to the driver. Returns the bytes
-    /// released.
-    fn trim(&self, all: bool) -> u64;
+    /// As [`Self::give_back`], for many blocks under one lock.
+    fn give_back_all(&self, freed: Vec<FreedBlock>);
+    /// Empties the streams' caches; returns their bytes.
+    fn coalesce(&self) -> u64;
+    /// As [`Self::coalesce`], and releases unused memory to the driver, as far as the options say. Returns the bytes released.
+    fn trim(&self) -> u64;
+    /// Does what is due at a moment.
+    fn maintain(&self, now: Instant) -> DeviceMaintenance;
+    /// Moves at most `most` bytes of pages, so that the largest free extent grows.
+    fn defragment(&self, most: u64) -> Result<Defragmentation, DeviceError>;
     fn adapt(&self, policy: &CachePolicy);
     fn set_capacity(&self, bytes: u64);
     fn set_hook(&self, hook: Option<Hook>);

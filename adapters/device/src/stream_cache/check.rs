@@ -18,6 +18,7 @@ impl StreamCache {
         let count = self.stacks.iter().map(Vec::len).sum::<usize>() as u64;
         ensure(count == self.blocks, "the blocks of a cache are those of its stacks", self.blocks)?;
         ensure(self.bytes <= self.cap.max(self.held), "a cache grows to its cap only", self.bytes)?;
+        ensure(self.closed == (self.retired || self.awaited), "a cache is closed for a reason", count)?;
         ensure(!self.closed || self.blocks().next().is_none(), "a closed cache is empty", count)?;
         check_apart(&mut self.blocks().copied().collect::<Vec<_>>())
     }
@@ -93,6 +94,8 @@ mod tests {
         assert_eq!(said(|cache| cache.blocks += 1), "the blocks of a cache are those of its stacks");
         assert_eq!(said(|cache| cache.cap = 4 * GRANULE), "a cache grows to its cap only");
         assert_eq!(said(StreamCache::close), "a closed cache is empty");
+        assert_eq!(said(|cache| cache.set_awaited(true)), "a closed cache is empty");
+        assert_eq!(said(|cache| cache.retired = true), "a cache is closed for a reason");
         assert_eq!(said(|cache| put(cache, 1, block(0x1000, 1))), "cached and held blocks do not overlap");
         assert_eq!(said(|cache| put(cache, 1, block(0x4400, 1))), "cached and held blocks do not overlap");
     }

@@ -215,7 +215,7 @@ fn a_keeper_is_let_go_of_without_a_lock_and_may_panic() {
         // What the only stream freed is in flight: another one cannot be let in without an event.
         drop(device.allocate(&stream, 1 << 18).expect("a block"));
         // Out of the stream's cache, which would keep it.
-        device.clear();
+        device.coalesce();
         late.mute(true);
         // SAFETY: as above.
         let refused = unsafe { device.adopt_kept_stream(RawStream(78), keeper()) };
