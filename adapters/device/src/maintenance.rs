@@ -32,6 +32,11 @@ impl Device {
         self.service.coalesce()
     }
 
+    /// As [`Self::coalesce`], under the name that all backends' pools have for it.
+    pub fn clear(&self) {
+        self.coalesce();
+    }
+
     /// Releases unused memory to the driver; returns its bytes. Waits for work in flight.
     ///
     /// The option `keep` says how many bytes of the device's memory stay reserved.
