@@ -248,7 +248,7 @@ fn caching(change: impl FnOnce(&mut DeviceOptions)) -> Device {
 
 /// Bytes that a stream's cache keeps of 2 MiB that are freed.
 fn kept(device: &Device, stream: &terrace_device::Stream) -> u64 {
-    device.coalesce();
+    device.clear();
     drop((0..32).map(|_| device.allocate(stream, 64 << 10).expect("room")).collect::<Vec<_>>());
     device.coalesce()
 }
