@@ -75,10 +75,11 @@ impl Device {
 
     /// Allocates at least `bytes` bytes, as a future that is ready once there is memory. Blocks no thread.
     ///
-    /// The first poll tries what [`Device::allocate`] tries, but waits for no stream, and does not give pinned host memory instead. If
+    /// If nothing waits, the first poll tries what [`Device::allocate`] tries, but waits for no stream, and does not give pinned host memory instead. If
     /// there is no memory, the future waits in the pool's queue: it is granted a block, and woken, when memory is freed by any thread,
     /// when a stream is done with freed memory, or when the capacity rises. First come, first served: of those that wait, the
-    /// first to be polled is served first, whatever its size. [`Device::allocate`] does not wait, so it may take what is free before
+    /// first to be polled is served first, whatever its size (one of more than the capacity waits until that rises, and those behind it
+    /// wait too). [`Device::allocate`] does not wait, so it may take what is free before
     /// them.
     ///
     /// While requests wait, freed blocks go to the pool, not to their streams' caches, and one thread of the pool polls the streams, where

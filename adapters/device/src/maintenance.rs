@@ -95,8 +95,8 @@ impl Device {
     /// Moves at most `most` bytes of free pages together, so that the largest free extent grows.
     ///
     /// Blocks keep their addresses. Whole handles of the driver's memory move (the option `largest_handle`), out of gaps between
-    /// blocks to the end of another gap; not those with no block between them and that end. Nothing moves if the largest extent would not grow by it, and nothing ever does where memory comes
-    /// in segments: [`can_move`](Defragmentation::can_move) tells. Waits for the streams' work, as moves under pressure do. O(holes *
+    /// blocks to the end of another gap; not those with no block between them and that end. Nothing moves if the largest extent is not expected to grow by it (with
+    /// handles of several sizes it may move less than expected), and nothing ever does where memory comes in segments: [`can_move`](Defragmentation::can_move) tells. Waits for the streams' work, as moves under pressure do. O(holes *
     /// gaps), and three calls to the driver for each gap whose pages move.
     ///
     /// # Errors

@@ -42,8 +42,10 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
 
     /// Ends a window of time, and begins the next; returns the peak of bytes in use in the one that ended.
     ///
-    /// What was reserved beyond that was not needed in that time.
+    /// What was reserved beyond that was not needed in that time. What is taken ahead from now on is judged by it, as after a trim.
     pub fn begin_window(&mut self) -> u64 {
-        core::mem::replace(&mut self.counters.window_peak, self.counters.in_use)
+        let needed = core::mem::replace(&mut self.counters.window_peak, self.counters.in_use);
+        (self.counters.recent_peak, self.counters.past_calls) = (needed, self.source.usage().calls);
+        needed
     }
 }

@@ -19,7 +19,7 @@ mod fence;
 mod stream_events;
 mod wait;
 
-pub(crate) use wait::{may_wait, without_waiting};
+pub(crate) use wait::{may_wait, with_waiting, without_waiting};
 
 use crate::backend::{Backend, RawEvent, RawStream};
 use crate::fault::{Fault, FaultReason};

@@ -33,6 +33,12 @@ pub(crate) fn without_waiting<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
+/// Calls something that may wait whatever the caller may: the user's code.
+pub(crate) fn with_waiting<R>(call: impl FnOnce() -> R) -> R {
+    let _before = WaitGuard(MAY_WAIT.replace(true));
+    call()
+}
+
 /// Whether this thread may wait for streams.
 pub(crate) fn may_wait() -> bool {
     MAY_WAIT.get()
@@ -53,8 +59,11 @@ impl<B: Backend> Fences<B> {
         let sole = self.0.sole.load(Ordering::Relaxed);
         if sole != NO_STREAM && self.0.dirty.load(Ordering::Relaxed) {
             let ticket = table.next(sole);
-            self.wait_if_allowed(&mut table, sole, ticket)?;
+            // Where this thread may not wait, the next call looks for this ticket, not for a newer one; later frees count anew.
+            table.bridge = Some((sole, ticket));
             self.0.dirty.store(false, Ordering::Relaxed);
+            self.wait_if_allowed(&mut table, sole, ticket)?;
+            table.bridge = None;
         }
         Ok(())
     }

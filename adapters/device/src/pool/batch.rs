@@ -31,6 +31,25 @@ impl AfterFrees {
     }
 }
 
+/// The blocks of a batch that is not complete.
+struct UnfinishedBatch<'a, B: Backend> {
+    pool: &'a DevicePool<B>,
+    home: &'a Arc<StreamCore>,
+    blocks: Vec<Option<(Block, BlockOrigin)>>,
+}
+
+impl<B: Backend> Drop for UnfinishedBatch<'_, B> {
+    fn drop(&mut self) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        let mut inner = self.pool.inner();
+        let blocks = std::mem::take(&mut self.blocks).into_iter().flatten();
+        blocks.for_each(|(block, place)| inner.free(block, place, self.home.owner));
+        self.pool.unlock(inner);
+    }
+}
+
 impl<B: Backend> DevicePool<B> {
     /// Allocates a block for each request, in the order of the requests, or none.
     pub(super) fn serve_batch(
@@ -43,22 +62,15 @@ impl<B: Backend> DevicePool<B> {
         // As `Allocator::allocate_batch`: blocks of one size are adjacent where possible, and best fit packs the largest first.
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_by_key(|&at| Reverse(requests[at].bytes));
-        let mut blocks = vec![None; requests.len()];
-        self.serve_together(home, requests, &order, &mut blocks);
+        // Frees what it has when it is dropped, by an error or a panic of the user's hook.
+        let mut batch = UnfinishedBatch { pool: self, home, blocks: vec![None; requests.len()] };
+        self.serve_together(home, requests, &order, &mut batch.blocks);
         for at in order {
-            if blocks[at].is_none() {
-                match self.serve(home, requests[at], true) {
-                    Ok(served) => blocks[at] = Some(served),
-                    Err(error) => {
-                        let mut inner = self.inner();
-                        blocks.into_iter().flatten().for_each(|(block, place)| inner.free(block, place, home.owner));
-                        self.unlock(inner);
-                        return Err(error);
-                    }
-                }
+            if batch.blocks[at].is_none() {
+                batch.blocks[at] = Some(self.serve(home, requests[at], true)?);
             }
         }
-        Ok(blocks.into_iter().flatten().collect())
+        Ok(std::mem::take(&mut batch.blocks).into_iter().flatten().collect())
     }
 
     /// Allocates for requests in an order, up to the first that finds no memory. Waits for no stream.
@@ -84,15 +96,17 @@ impl<B: Backend> DevicePool<B> {
                 inner.from(place, request).map(Ok)
             };
             match served {
-                Ok(Ok(block)) => blocks[at] = Some((block, place)),
+                Ok(Ok(block)) => {
+                    inner.note_allocated(&block, place);
+                    blocks[at] = Some((block, place));
+                }
                 // The next requests may have room in it.
                 Ok(Err(growth)) if growth.segment().is_some() => {
                     let grown;
                     (inner, grown) = self.end_growths(inner, vec![growth]);
-                    blocks[at] = grown.into_iter().flatten().next().map(|block| (block, place));
-                    if blocks[at].is_none() {
-                        break;
-                    }
+                    let Some(block) = grown.into_iter().flatten().next() else { break };
+                    inner.note_allocated(&block, place);
+                    blocks[at] = Some((block, place));
                 }
                 Ok(Err(growth)) => {
                     growing.push(at);
@@ -104,10 +118,10 @@ impl<B: Backend> DevicePool<B> {
         if !growths.is_empty() {
             let grown;
             (inner, grown) = self.end_growths(inner, growths);
-            growing.into_iter().zip(grown).for_each(|(at, block)| blocks[at] = block.map(|block| (block, place)));
-        }
-        if place == BlockOrigin::Pool {
-            blocks.iter().flatten().for_each(|(block, _)| inner.given.allocated(block));
+            for (at, block) in growing.into_iter().zip(grown) {
+                block.iter().for_each(|block| inner.note_allocated(block, place));
+                blocks[at] = block.map(|block| (block, place));
+            }
         }
         self.unlock(inner);
     }
@@ -127,6 +141,13 @@ impl<B: Backend> DevicePool<B> {
 }
 
 impl<B: Backend> PoolState<B> {
+    /// Notes a block that was just allocated, for the streams' caches.
+    fn note_allocated(&mut self, block: &Block, place: BlockOrigin) {
+        if place == BlockOrigin::Pool {
+            self.given.allocated(block);
+        }
+    }
+
     /// Frees a dropped block, or holds it until the streams that use it are done. Caller must call [`Self::after_frees`].
     pub(super) fn take_back(&mut self, home: &Arc<StreamCore>, block: Block, extra: Option<BlockExtra>) -> AfterFrees {
         let (place, uses, release) = extra.map_or((BlockOrigin::Pool, Vec::new(), None), |extra| {

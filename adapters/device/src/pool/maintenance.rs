@@ -106,9 +106,10 @@ impl<B: Backend> DevicePool<B> {
     /// Moves at most `most` bytes of pages, so that the largest free extent grows.
     pub(super) fn defragment(&self, most: u64) -> Result<Defragmentation, DeviceError> {
         self.usable()?;
-        let mut inner = self.wait_for_all_growths(self.inner());
+        let mut inner = self.inner();
         inner.drain();
         inner = self.wait_for_held(inner);
+        inner = self.wait_for_all_growths(inner);
         let done = inner.arena.defragment(most);
         self.unlock(inner);
         // A lost device moves nothing.

@@ -26,7 +26,7 @@ mod waiting;
 use crate::backend::Backend;
 use crate::error::DeviceError;
 use crate::fault::{Fault, FaultReason};
-use crate::fences::Fences;
+use crate::fences::{Fences, with_waiting};
 use crate::options::DeviceOptions;
 use crate::source::{BackendContext, DeviceSource};
 use crate::staging::StagingBuffer;
@@ -149,11 +149,13 @@ impl DeferredActions {
     }
 
     fn act(mut self) {
-        self.part();
-        self.wakers.act();
-        for (release, block) in self.released {
-            catch_panic(|| release(block.address, block.bytes));
-        }
+        with_waiting(|| {
+            self.part();
+            self.wakers.act();
+            for (release, block) in self.released {
+                catch_panic(|| release(block.address, block.bytes));
+            }
+        });
     }
 }
 
@@ -325,6 +327,7 @@ impl<B: Backend> Drop for DevicePool<B> {
             let hook = self.hook.get_mut().unwrap_or_else(PoisonError::into_inner);
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget((hook.take(), std::mem::take(&mut inner.held), std::mem::take(&mut inner.released)));
+            std::mem::forget(std::mem::take(&mut inner.waiters));
             return;
         }
         if let Err(fault) = self.context.fences.finish() {

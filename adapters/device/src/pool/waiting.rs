@@ -153,6 +153,8 @@ impl<B: Backend> DevicePool<B> {
         }
         let attempt = || without_waiting(|| self.serve_alone(home, request));
         let served = attempt().or_else(|mut what| {
+            // That a stream was still busy is no reason.
+            what.fault = what.fault.filter(|fault| fault.reason != FaultReason::Transient);
             let again = is_memory(what.cause) && self.ask(&mut what, home.route() == NO_ROUTE);
             if again { attempt() } else { Err(what) }
         });
@@ -215,14 +217,23 @@ impl<B: Backend> DevicePool<B> {
         inner.drain();
         inner.sweep();
         let place = if route == NO_ROUTE { BlockOrigin::Pool } else { BlockOrigin::Graph(route) };
-        match without_waiting(|| inner.from(place, request)) {
+        let mut served = without_waiting(|| inner.from(place, request));
+        if served.is_err() && place != BlockOrigin::Pool && without_waiting(|| inner.arena.trim()) > 0 {
+            // A graph's pool reserves segments of its own.
+            served = without_waiting(|| inner.from(place, request));
+        }
+        match served {
             Ok(block) => {
                 if place == BlockOrigin::Pool {
                     inner.given.allocated(&block);
                 }
                 Some(Ok((block, place)))
             }
-            Err(error) if is_memory(error.cause) && inner.may_free() => None,
+            Err(error) if is_memory(error.cause) && inner.may_free() => {
+                // That a stream was still busy is no reason for another request's failure.
+                let _ = inner.arena.source_mut().take_fault();
+                None
+            }
             Err(error) => Some(Err(Box::new(inner.describe(place, error)))),
         }
     }
@@ -276,6 +287,7 @@ impl Follower {
 
     /// Polls a pool's streams until nothing waits. Refers to the pool only with the state locked.
     fn follow<B: Backend>(&self, pool: &Weak<DevicePool<B>>) {
+        let _ends = FollowerEnds(self);
         let mut state = self.state();
         while state.wanted {
             let Some((left, pause)) = pool.upgrade().map(|pool| pool.look_at_streams()) else { break };
@@ -286,6 +298,15 @@ impl Follower {
             let Some(pause) = pause.filter(|_| state.wanted) else { continue };
             state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// Notes that the thread ends, also by a panic: the next request starts another.
+struct FollowerEnds<'a>(&'a Follower);
+
+impl Drop for FollowerEnds<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
         (state.wanted, state.running) = (false, false);
     }
 }
@@ -310,7 +331,9 @@ impl<B: Backend> PoolState<B> {
     }
 
     /// Whether something is live, or on its way, whose free may serve a request.
-    fn may_free(&self) -> bool {
+    fn may_free(&mut self) -> bool {
+        // Work that used freed memory may be done, and nothing asked since.
+        let _ = without_waiting(|| self.fences.quiesce());
         self.arena.stats().live_blocks > 0
             || self.growing > 0
             || self.waits_for_streams()
