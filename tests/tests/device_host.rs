@@ -329,3 +329,18 @@ fn maintenance_does_what_is_due_and_tells_it() {
     assert_eq!((done.coalesced, done.adapted), (0, true), "pressure fell");
     assert!(!device.maintain_at(start).adapted);
 }
+
+/// A hook that panics in the middle of a batch: what the batch had is free.
+#[test]
+fn a_batch_frees_what_it_has_when_the_hook_panics() {
+    let device = device_of(16);
+    let stream = device.stream().expect("a stream");
+    device.on_out_of_memory(|_| panic!("the hook"));
+    let batch = || device.allocate_batch(&stream, &[12 * MIB, 12 * MIB, MIB]);
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(batch));
+    device.forget_hook();
+    assert!(ended.is_err(), "the hook's panic is the caller's");
+    assert_eq!(device.stats().pool.live_blocks, 0);
+    drop(device.allocate(&stream, 12 * MIB).expect("it is free"));
+    device.check().expect("it is sound");
+}

@@ -218,3 +218,18 @@ fn only_what_no_one_needed_goes_back() {
     let done = [1, 1 << 20].map(|seconds| never.maintain_at(start + Duration::from_secs(seconds)).returned);
     assert_eq!((done, never.stats().pool.reserved >= 100 * MIB), ([0, 0], true));
 }
+
+/// What maintenance gave back because it was idle is not taken ahead by the next block.
+#[test]
+fn what_goes_back_is_not_taken_ahead_again() {
+    let _session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, DeviceOptions { idle: 1000, ..by_pages() }).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let start = Instant::now();
+    device.maintain_at(start);
+    drop(device.allocate(&stream, 200 * MIB).expect("room"));
+    let returned = [1, 2].map(|seconds| device.maintain_at(start + Duration::from_secs(seconds)).returned);
+    assert!(returned[1] >= 200 * MIB && device.stats().pool.reserved < 10 * MIB, "{returned:?}");
+    let _small = device.allocate(&stream, 4 * MIB).expect("room");
+    assert!(device.stats().pool.reserved < 30 * MIB, "{}", device.stats().pool.reserved);
+}

@@ -124,3 +124,30 @@ fn caches_serve_again_when_nothing_waits() {
     }
     assert_eq!((hits(&device), device.stats().pool.live_blocks), ((10, 0), 0));
 }
+
+/// A stream that always has work: what was freed may move once the work before that is done, however much follows.
+#[test]
+fn a_future_is_served_though_its_stream_stays_busy() {
+    let session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, small()).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let sizes = [100 * MIB, 2 * MIB, 100 * MIB, 2 * MIB];
+    let [mut first, mut wall, second, end] = sizes.map(|bytes| device.allocate(&stream, bytes).expect("room"));
+    session.hold();
+    first.fill(0, MIB, 1).expect("queued");
+    drop((first, second));
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    let mut allocation = pin!(device.allocate_async(&stream, 180 * MIB));
+    let mut queued = || (0..4).for_each(|_| wall.fill(0, 512, 2).expect("queued"));
+    let served = (0..50).any(|_| {
+        let ready = allocation.as_mut().poll(&mut context).is_ready();
+        queued();
+        // Fewer than were queued: the stream is never idle.
+        session.step(2);
+        ready
+    });
+    assert!(served && session.step(1) == 1, "work is left");
+    session.release();
+    stream.synchronize().expect("done");
+    drop((wall, end));
+}
