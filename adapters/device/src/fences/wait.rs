@@ -59,11 +59,16 @@ impl<B: Backend> Fences<B> {
         let sole = self.0.sole.load(Ordering::Relaxed);
         if sole != NO_STREAM && self.0.dirty.load(Ordering::Relaxed) {
             let ticket = table.next(sole);
-            // Where this thread may not wait, the next call looks for this ticket, not for a newer one; later frees count anew.
-            table.bridge = Some((sole, ticket));
+            if let Err(fault) = self.wait_if_allowed(&mut table, sole, ticket) {
+                // Where this thread may not wait, the next call looks for this event, not for a newer one; later frees count anew.
+                let recorded = table.by_owner.get(&sole).is_some_and(|line| line.event(ticket).is_some());
+                if !may_wait() && recorded {
+                    table.bridge = Some((sole, ticket));
+                    self.0.dirty.store(false, Ordering::Relaxed);
+                }
+                return Err(fault);
+            }
             self.0.dirty.store(false, Ordering::Relaxed);
-            self.wait_if_allowed(&mut table, sole, ticket)?;
-            table.bridge = None;
         }
         Ok(())
     }
