@@ -28,7 +28,7 @@ struct OwnedRun {
 }
 
 /// The share of the capacity, in permille, up to which what others freed is left alone until it is needed. Patterns of eight streams in
-/// 1.05 times their peak are refused 16 to 47 blocks if it is never asked for, and 8 to 33 with this (`streams` of `device_calls`).
+/// 1.05 times their peak are refused 16 to 47 blocks if it is never asked for, and 12 to 39 with this (`streams` of `device_calls`).
 const ASK_ABOVE: u32 = 280;
 
 /// Blocks that must have become pending since the fences were last asked, so that each query serves several.
