@@ -120,14 +120,14 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         let beside = [range.before(&own), range.behind(&own)];
         let [before, behind] = beside.map(|extent| {
             let extent = extent?;
-            let known = self.fence.peek(owner, self.ticket_of(area, &extent, owner)?);
-            if known == FenceState::Pending {
+            let older = self.ticket_of(area, &extent, owner)?;
+            if self.fence.peek(owner, older) == FenceState::Pending {
                 return Some(extent);
             }
             // It need not wait again.
             self.pending[area].take(extent.record);
             let block = self.ranges[area].block_at(extent.record)?;
-            self.free_when_ready(area, block, owner, ticket);
+            self.free_when_ready(area, block, owner, older);
             None
         });
         let range = &self.ranges[area];
