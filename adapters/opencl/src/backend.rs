@@ -1,0 +1,135 @@
+//! [`Backend`] for [`OpenClBackend`]: each method makes one call of the driver, or a few.
+//!
+//! Promises upward: the contract of the trait. A lock is taken for an event, for queues that come and go, and to look an
+//! address up.
+//! Asks from below: `regions` for memory, `copies`, `queues`, `events`.
+
+use crate::connection::{handle, number};
+use crate::copies::{self, Place, locate};
+use crate::events::Event;
+use crate::opencl::OpenClBackend;
+use crate::queues::finish;
+use crate::regions;
+use std::sync::atomic::Ordering;
+use terrace_device::{
+    Backend, Capabilities, Description, Fault, Memory, MemoryKind, MemoryPlace, PrefetchTarget, RawEvent, RawStream,
+    meminfo,
+};
+
+/// The event behind a handle.
+///
+/// # Safety
+/// The handle must be live, and so for the lifetime that the caller takes.
+unsafe fn event<'a>(raw: RawEvent) -> &'a Event {
+    let event: *mut Event = handle(raw.0);
+    // SAFETY: made by `create_event`; the caller promises that it is not destroyed.
+    unsafe { &*event }
+}
+
+// SAFETY: regions are allocations of the driver's, with addresses of their own; what the host reaches stays mapped, or is
+// fine-grained. Queues keep the order of their commands, also adopted ones; a marker completes after all commands before it, and a
+// barrier holds those after it back. Every queue that work was put on is known to `queues`. `SYNCHRONOUS` is never set.
+unsafe impl Backend for OpenClBackend {
+    fn description(&self) -> &Description {
+        &self.inner.description
+    }
+
+    fn memory(&self) -> Result<Memory, Fault> {
+        let (total, taken) = (self.inner.description.total, self.inner.taken.load(Ordering::Relaxed));
+        let free = total.saturating_sub(taken);
+        let shared = self.inner.description.capabilities.contains(Capabilities::FREE_IS_AVAILABLE);
+        let available = meminfo::available().filter(|_| shared);
+        Ok(Memory { free: available.map_or(free, |available| available.min(free)), total })
+    }
+
+    fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
+        regions::allocate(&self.inner, kind, bytes)
+    }
+
+    unsafe fn give_back(&self, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the called function has the same contract as this method.
+        unsafe { regions::free(&self.inner, kind, address, bytes) }
+    }
+
+    fn place(&self, address: u64) -> MemoryPlace {
+        match locate(&self.inner, address) {
+            Place::Buffer { buffer, offset } => MemoryPlace { object: buffer, offset },
+            Place::Svm(_) | Place::Host(_) => MemoryPlace { object: 0, offset: address },
+        }
+    }
+
+    fn create_stream(&self) -> Result<RawStream, Fault> {
+        self.inner.queues.create(&self.inner.connection).map(RawStream)
+    }
+
+    unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the called function has the same contract as this method.
+        unsafe { self.inner.queues.destroy(&self.inner.connection, stream.0) }
+    }
+
+    unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        // SAFETY: the caller promises a live stream.
+        unsafe { self.inner.queues.id(&self.inner.connection, stream.0) }.map(Some)
+    }
+
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the caller promises a live stream.
+        unsafe { finish(&self.inner.connection, stream.0) }
+    }
+
+    fn synchronize(&self) -> Result<(), Fault> {
+        self.inner.queues.synchronize(&self.inner.connection)
+    }
+
+    fn create_event(&self) -> Result<RawEvent, Fault> {
+        self.inner.connection.call("create event", |_| 0)?;
+        Ok(RawEvent(number(Box::into_raw(Box::<Event>::default()))))
+    }
+
+    unsafe fn destroy_event(&self, raw: RawEvent) -> Result<(), Fault> {
+        // SAFETY: the caller promises a live event.
+        unsafe { event(raw) }.close(&self.inner.connection)?;
+        // SAFETY: made by `create_event`; the caller promises that no later call names it.
+        drop(unsafe { Box::<Event>::from_raw(handle(raw.0)) });
+        Ok(())
+    }
+
+    unsafe fn record(&self, raw: RawEvent, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the caller promises a live event.
+        let event = unsafe { event(raw) };
+        // SAFETY: the caller promises a live stream.
+        unsafe { event.record(&self.inner.connection, stream.0) }
+    }
+
+    unsafe fn query(&self, raw: RawEvent) -> Result<bool, Fault> {
+        // SAFETY: the caller promises a live event.
+        unsafe { event(raw) }.is_done(&self.inner.connection)
+    }
+
+    unsafe fn wait(&self, raw: RawEvent) -> Result<(), Fault> {
+        // SAFETY: the caller promises a live event.
+        unsafe { event(raw) }.wait(&self.inner.connection)
+    }
+
+    unsafe fn order(&self, stream: RawStream, raw: RawEvent) -> Result<(), Fault> {
+        // SAFETY: the caller promises a live event.
+        let event = unsafe { event(raw) };
+        // SAFETY: the caller promises a live stream.
+        unsafe { event.order(&self.inner.connection, stream.0) }
+    }
+
+    unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the called function has the same contract as this method.
+        unsafe { copies::copy(&self.inner, to, from, bytes, stream.0) }
+    }
+
+    unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the called function has the same contract as this method.
+        unsafe { copies::fill(&self.inner, address, value, bytes, stream.0) }
+    }
+
+    unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
+        // SAFETY: the called function has the same contract as this method.
+        unsafe { copies::prefetch(&self.inner, address, bytes, to, stream.0) }
+    }
+}

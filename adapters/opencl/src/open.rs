@@ -1,0 +1,245 @@
+//! Lists and opens devices, and finds their capabilities by using each once.
+//!
+//! Promises upward: opening returns a working [`OpenClBackend`], or an [`OpenError`] after releasing everything. A capability is
+//! set when the device says so and its first use succeeded; for each other capability a note says why not.
+//! Asks from below: the library's functions, a connection, regions and fills.
+
+use crate::connection::{Connection, as_number, devices, handle, number, property};
+use crate::copies::fill;
+use crate::describe::{OpenClDevice, describe};
+use crate::error::OpenError;
+use crate::functions::loaded;
+use crate::layouts::{CL_CONTEXT_DEVICES, Handle};
+use crate::memory::OpenClMemory;
+use crate::opencl::{Inner, OpenClBackend};
+use crate::queues::{Queues, finish};
+use crate::regions;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use terrace_device::{
+    Capabilities, Description, Device, DeviceError, DeviceOptions, Fault, FaultReason, MemoryKind, ObjectSpace, insist,
+};
+
+impl OpenClBackend {
+    /// All devices of all platforms.
+    ///
+    /// # Errors
+    /// [`OpenError`] if there is no OpenCL, or it does not work. No device is no error.
+    pub fn devices() -> Result<Vec<OpenClDevice>, OpenError> {
+        let functions = loaded()?;
+        let devices = devices(functions)?;
+        // SAFETY: a device that the driver listed, which lives as long as the driver.
+        let described = (0..).zip(devices).map(|(ordinal, device)| unsafe { describe(functions, device, ordinal) });
+        Ok(described.collect::<Result<_, _>>()?)
+    }
+
+    /// Opens a device, whose memory is buffers, with a context of its own.
+    ///
+    /// # Errors
+    /// [`OpenError`] names what failed and what to do about it.
+    pub fn open(ordinal: u32) -> Result<Self, OpenError> {
+        Self::open_with(ordinal, OpenClMemory::Buffers)
+    }
+
+    /// Opens a device with a context of its own.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`OpenError::NoMemory`] if the device lacks this kind of memory.
+    pub fn open_with(ordinal: u32, memory: OpenClMemory) -> Result<Self, OpenError> {
+        let functions = loaded()?;
+        let devices = devices(functions)?;
+        let found = devices.len() as u32;
+        let device = *devices.get(ordinal as usize).ok_or(OpenError::NoDevice { ordinal, found })?;
+        // SAFETY: a device that the driver listed.
+        let about = unsafe { describe(functions, device, ordinal) }?;
+        check(&about, memory)?;
+        open(Connection::create(functions, device)?, &about, memory)
+    }
+
+    /// Opens a device of a context (`cl_context`) that the program made, which is retained: kernels and queues of the program work on
+    /// terrace's memory.
+    ///
+    /// # Errors
+    /// As [`Self::open_with`]; [`OpenError::OtherContext`] if the device (`cl_device_id`) is not one of the context's.
+    ///
+    /// # Safety
+    /// The context must be live.
+    pub unsafe fn from_context(context: Handle, device: Handle, memory: OpenClMemory) -> Result<Self, OpenError> {
+        let functions = loaded()?;
+        let (all, device) = (devices(functions)?, number(device));
+        let bytes = property("clGetContextInfo", |room, into, size| {
+            // SAFETY: the caller promises a live context; `property` lends `room` bytes.
+            unsafe { (functions.core.clGetContextInfo)(context, CL_CONTEXT_DEVICES, room, into, size) }
+        })?;
+        if !bytes.chunks(size_of::<usize>()).any(|one| as_number(one) == device) {
+            return Err(OpenError::OtherContext);
+        }
+        // A part of a device is none of the list: it has the number behind all.
+        let ordinal = all.iter().position(|&one| one == device).unwrap_or(all.len()) as u32;
+        // SAFETY: a device of a live context.
+        let about = unsafe { describe(functions, device, ordinal) }?;
+        check(&about, memory)?;
+        // SAFETY: as above.
+        open(unsafe { Connection::share(functions, context, device) }?, &about, memory)
+    }
+
+    /// The device over this backend. Where blocks are buffers, its granule is at least what sub-buffers are aligned to, which
+    /// kernels need and [`Device::open`] does not know.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn open_device(&self, options: DeviceOptions) -> Result<Device, DeviceError> {
+        let least = if self.inner.memory == OpenClMemory::Buffers { self.inner.align } else { 1 };
+        Device::open(self.clone(), DeviceOptions { granule: options.granule.max(least), ..options })
+    }
+}
+
+/// Whether a device has what is asked for, by its own words.
+fn check(about: &OpenClDevice, memory: OpenClMemory) -> Result<(), OpenError> {
+    if !about.is_new_enough() {
+        return Err(OpenError::TooOld { version: about.version.clone() });
+    }
+    if !about.memory.contains(&memory) {
+        return Err(OpenError::NoMemory { memory, reason: "it says so (CL_DEVICE_SVM_CAPABILITIES)".into() });
+    }
+    Ok(())
+}
+
+fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> Result<OpenClBackend, OpenError> {
+    let queues = Queues::default();
+    let queue = queues.create(&connection)?;
+    // From here on, an early return drops `inner`, which releases everything.
+    let mut inner = Inner {
+        connection,
+        memory,
+        largest: about.largest,
+        align: about.align,
+        queue,
+        queues,
+        space: ObjectSpace::new(),
+        taken: AtomicU64::new(0),
+        description: first_description(about),
+    };
+    if let Err(fault) = try_memory(&inner, MemoryKind::Device) {
+        return Err(OpenError::NoMemory { memory, reason: fault.to_string() });
+    }
+    for Probe { capability, without, run } in &PROBES {
+        match run(&inner, about) {
+            Ok(()) => inner.description.capabilities |= *capability,
+            Err(NotThere::Refused(fault)) if fault.is_fatal() => return Err(OpenError::Driver(fault)),
+            Err(NotThere::Refused(fault)) => inner.description.notes.push(format!("{without}: {fault}")),
+            Err(NotThere::Said(words)) => inner.description.notes.push(format!("{without}: {words}")),
+        }
+    }
+    Ok(OpenClBackend { inner: Arc::new(inner) })
+}
+
+/// The description before anything is tried.
+fn first_description(about: &OpenClDevice) -> Description {
+    let version = about.version.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    Description {
+        backend: "opencl",
+        ordinal: about.ordinal,
+        name: about.name.clone(),
+        driver: format!("{version}, {} {}", about.platform, about.driver),
+        total: about.total,
+        page_bytes: 0,
+        peers: Vec::new(),
+        strangers: Vec::new(),
+        capabilities: Capabilities::STREAM_NAMES,
+        notes: vec!["no pages: OpenCL maps none, memory comes in segments".into()],
+    }
+}
+
+/// Why a capability is not there.
+enum NotThere {
+    Refused(Fault),
+    Said(&'static str),
+}
+
+impl From<Fault> for NotThere {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault)
+    }
+}
+
+/// A capability, the note's first words without it, and its first use.
+struct Probe {
+    capability: Capabilities,
+    without: &'static str,
+    run: fn(&Inner, &OpenClDevice) -> Result<(), NotThere>,
+}
+
+/// `Ok` when the device says so.
+fn said(says: bool, words: &'static str) -> Result<(), NotThere> {
+    if says { Ok(()) } else { Err(NotThere::Said(words)) }
+}
+
+/// In the order in which they run: some depend on those before.
+const PROBES: [Probe; 7] = [
+    Probe {
+        capability: Capabilities::PINNED,
+        without: "there is no pinned memory",
+        run: |inner, _| Ok(try_memory(inner, MemoryKind::Pinned)?),
+    },
+    Probe {
+        capability: Capabilities::MANAGED,
+        without: "there is no managed memory",
+        run: |inner, about| {
+            said(about.memory.contains(&OpenClMemory::FineSvm), "it has no fine-grained shared virtual memory")?;
+            Ok(try_memory(inner, MemoryKind::Managed)?)
+        },
+    },
+    Probe {
+        capability: Capabilities::CONCURRENT_MANAGED,
+        without: "host and device must take turns with managed memory",
+        run: |inner, about| {
+            said(inner.description.capabilities.contains(Capabilities::MANAGED), "there is none")?;
+            said(about.atomics, "it has no atomics on it")
+        },
+    },
+    Probe {
+        capability: Capabilities::HOST_ATOMICS,
+        without: "atomics of host and device are not atomic to each other",
+        run: |inner, about| {
+            said(inner.description.capabilities.contains(Capabilities::MANAGED), "there is no managed memory")?;
+            said(about.atomics, "it says so (CL_DEVICE_SVM_ATOMICS)")
+        },
+    },
+    Probe {
+        capability: Capabilities::INTEGRATED,
+        without: "the device has memory of its own",
+        run: |_, about| said(about.unified, "it says so (CL_DEVICE_HOST_UNIFIED_MEMORY)"),
+    },
+    Probe {
+        capability: Capabilities::FREE_IS_AVAILABLE,
+        without: "free memory is the total less what terrace has",
+        run: |_, about| said(about.unified, "OpenCL does not say what other programs have"),
+    },
+    Probe {
+        capability: Capabilities::PAGEABLE,
+        without: "the device cannot use any host address",
+        run: |_, about| said(about.system, "it has no fine-grained system sharing"),
+    },
+];
+
+/// Allocates a region, fills it, reads what the host reaches, and frees it.
+fn try_memory(inner: &Inner, kind: MemoryKind) -> Result<(), Fault> {
+    const BYTES: u64 = 4096;
+    let address = regions::allocate(inner, kind, BYTES)?;
+    // SAFETY: a fresh region, freed below after its work is done; the device's own queue.
+    let filled = unsafe { fill(inner, address, 0x5a, BYTES, inner.queue) };
+    // SAFETY: the device's own queue.
+    let done = insist(|| unsafe { finish(&inner.connection, inner.queue) });
+    let seen = kind == MemoryKind::Device || {
+        let last: *mut u8 = handle(address + BYTES - 1);
+        // SAFETY: the last byte of a live region that the host reaches.
+        filled.is_err() || done.is_err() || unsafe { last.read_volatile() } == 0x5a
+    };
+    if done.is_ok() {
+        // SAFETY: allocated above; the queue that used it is done.
+        insist(|| unsafe { regions::free(inner, kind, address, BYTES) })?;
+    }
+    filled.and(done)?;
+    if seen { Ok(()) } else { Err(Fault::of("read what the device wrote", FaultReason::Unsupported)) }
+}

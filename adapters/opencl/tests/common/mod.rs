@@ -1,0 +1,25 @@
+//! The device under test.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use terrace_opencl::{OpenClBackend, OpenClMemory, OpenError};
+
+/// All kinds of memory.
+pub const ALL: [OpenClMemory; 3] = [OpenClMemory::Buffers, OpenClMemory::CoarseSvm, OpenClMemory::FineSvm];
+
+/// The first device, where there is one; says why there is none.
+pub fn opened(test: &str, memory: OpenClMemory) -> Option<OpenClBackend> {
+    match OpenClBackend::open_with(0, memory) {
+        Ok(backend) => Some(backend),
+        Err(error @ (OpenError::NoLibrary { .. } | OpenError::NoDevice { found: 0, .. })) => {
+            println!("SKIP {test}: {}", error.to_string().replace('\n', " "));
+            None
+        }
+        // PoCL has all kinds; a GPU's driver may not.
+        Err(error @ OpenError::NoMemory { .. }) => {
+            println!("SKIP {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,32 @@
+//! The suite of every device, on the first OpenCL device of this machine: once for each kind of memory. Skipped by name where
+//! there is no OpenCL. What this device can do is printed.
+
+mod common;
+
+use common::{ALL, opened};
+use terrace_device::{Backend, Capabilities};
+use terrace_opencl::OpenClMemory;
+use terrace_tests::device::World;
+
+/// Runs a case on a device whose blocks are of this kind.
+fn world(memory: OpenClMemory, case: &dyn Fn(&World<'_>)) {
+    if opened("the_suite", memory).is_some() {
+        let open = |options| opened("the_suite", memory).expect("it opened a moment ago").open_device(options);
+        case(&World { open: &open, bytes: true });
+    }
+}
+
+mod buffers {
+    terrace_tests::device_suite!(|case: &dyn Fn(&World<'_>)| world(OpenClMemory::Buffers, case));
+    use super::*;
+}
+
+mod coarse_svm {
+    terrace_tests::device_suite!(|case: &dyn Fn(&World<'_>)| world(OpenClMemory::CoarseSvm, case));
+    use super::*;
+}
+
+mod fine_svm {
+    terrace_tests::device_suite!(|case: &dyn Fn(&World<'_>)| world(OpenClMemory::FineSvm, case));
+    use super::*;
+}
