@@ -1,7 +1,7 @@
 //! Events: the driver's, which are made anew by each record, and terrace's, which are recorded again and again.
 //!
 //! Promises upward: an event that was never recorded is done. A recorded one completes without another call, and other queues
-//! can wait for it, since its queue is flushed.
+//! can wait for it, since its queue is flushed. A marker that is known to be done is let go, since it keeps its queue.
 //! Asks from below: markers, behind all commands that a queue has.
 
 use crate::connection::{Connection, handle, number};
@@ -42,10 +42,17 @@ impl Event {
     }
 
     pub fn is_done(&self, connection: &Connection) -> Result<bool, Fault> {
-        self.with(|marker| match *marker {
-            0 => Ok(true),
+        self.with(|marker| {
+            if *marker == 0 {
+                return Ok(true);
+            }
             // SAFETY: the event's own, while the lock is held.
-            marker => unsafe { is_done(connection, marker) },
+            let done = unsafe { is_done(connection, *marker) }?;
+            if done {
+                // SAFETY: the reference that this event had.
+                _ = unsafe { release(connection, std::mem::take(marker)) };
+            }
+            Ok(done)
         })
     }
 
@@ -62,7 +69,8 @@ impl Event {
         // SAFETY: retained above.
         let waited = unsafe { wait(connection, retained) };
         // SAFETY: as above, once.
-        waited.and(unsafe { release(connection, retained) })
+        _ = unsafe { release(connection, retained) };
+        waited
     }
 
     /// Makes later commands of a queue begin after the recorded work.

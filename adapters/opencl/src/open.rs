@@ -89,8 +89,13 @@ impl OpenClBackend {
     /// # Errors
     /// As [`Device::open`].
     pub fn open_device(&self, options: DeviceOptions) -> Result<Device, DeviceError> {
-        let least = if self.inner.memory == OpenClMemory::Buffers { self.inner.align } else { 1 };
-        Device::open(self.clone(), DeviceOptions { granule: options.granule.max(least), ..options })
+        let buffers = self.inner.memory == OpenClMemory::Buffers;
+        // What is no granule stays none, and is refused.
+        let granule = match options.granule {
+            granule if buffers && granule.is_power_of_two() => granule.max(self.inner.align),
+            granule => granule,
+        };
+        Device::open(self.clone(), DeviceOptions { granule, ..options })
     }
 }
 

@@ -1,0 +1,322 @@
+//! Kernels of a program's on terrace's memory, its own context and queue; two queues and events. On a real driver, skipped by name
+//! where there is no OpenCL.
+
+mod common;
+
+use common::{ALL, opened};
+use opencl3::command_queue::{
+    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue, release_command_queue, retain_command_queue,
+};
+use opencl3::context::Context;
+use opencl3::device::Device as ClDevice;
+use opencl3::kernel::Kernel;
+use opencl3::program::Program;
+use std::ptr::null;
+use std::sync::Arc;
+use terrace_device::{
+    Backend, Device, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, MemoryKind, PinnedBuffer, RawStream,
+};
+use terrace_opencl::{KernelArgument, OpenClBackend, OpenClMemory, OpenError, SharedQueue, SharedSliceMut};
+
+#[allow(dead_code, reason = "its `main` is the example's")]
+#[path = "../examples/kernel.rs"]
+mod kernel;
+
+/// `scale` multiplies each element; `slow` does so after a long while, which only one work item spends.
+const SOURCE: &str = "
+    kernel void scale(global uint *x, uint by) { x[get_global_id(0)] *= by; }
+    kernel void slow(global uint *x, uint by, uint turns) {
+        size_t i = get_global_id(0);
+        uint y = x[i];
+        for (uint t = 0; i == 0 && t < turns; t++) { y = y * 1664525u + 1013904223u; }
+        x[i] = (y == 0xDEADBEEFu ? 0u : x[i]) * by;
+    }
+";
+
+/// A device with a program's own context, its kernels and a queue of both.
+struct Setup {
+    backend: OpenClBackend,
+    device: Device,
+    kernels: [Kernel; 2],
+    context: Context,
+}
+
+fn program(test: &str, memory: OpenClMemory) -> Option<Setup> {
+    let own = opened(test, memory)?;
+    let id = ClDevice::new(own.device_id());
+    let context = Context::from_device(&id).expect("a context");
+    let program = Program::create_and_build_from_source(&context, SOURCE, "").expect("it compiles");
+    let kernels = ["scale", "slow"].map(|name| Kernel::create(&program, name).expect("it is there"));
+    // SAFETY: a live context.
+    let backend = unsafe { OpenClBackend::from_context(context.get(), id.id(), memory) }.expect("it opens");
+    let device = backend.open_device(DeviceOptions::default()).expect("a device");
+    Some(Setup { backend, device, kernels, context })
+}
+
+impl Setup {
+    fn queue(&self) -> (Arc<CommandQueue>, SharedQueue) {
+        // SAFETY: the device is one of the context's.
+        let queue = unsafe { CommandQueue::create_with_properties(&self.context, self.backend.device_id(), 0, 0) };
+        let queue = Arc::new(queue.expect("a queue"));
+        // SAFETY: the queue lives as long as the `Arc` that is passed along.
+        let shared = unsafe { SharedQueue::adopt(&self.device, &self.backend, queue.get(), Arc::clone(&queue)) };
+        (queue, shared.expect("adopted"))
+    }
+
+    /// Multiplies all elements of a view, by `slow` if there are turns.
+    fn launch(&self, queue: &CommandQueue, view: &SharedSliceMut<'_, u32>, by: u32, turns: u32) {
+        let kernel = &self.kernels[usize::from(turns > 0)];
+        // SAFETY: the kernel is launched below, on the queue that the view shares.
+        unsafe { view.set_arg(kernel.get(), 0) }.expect("an argument");
+        // SAFETY: both kernels take a number here.
+        unsafe { kernel.set_arg(1, &by) }.expect("an argument");
+        if turns > 0 {
+            // SAFETY: `slow` takes a number here.
+            unsafe { kernel.set_arg(2, &turns) }.expect("an argument");
+        }
+        let size = [view.bytes() / 4];
+        // SAFETY: each work item touches its element of the view.
+        unsafe { queue.enqueue_nd_range_kernel(kernel.get(), 1, null(), size.as_ptr(), null(), &[]) }
+            .expect("a launch");
+    }
+}
+
+#[test]
+fn kernels_run_on_sub_allocations_of_one_segment() {
+    for memory in ALL {
+        let Some(program) = program("kernels_run_on_sub_allocations_of_one_segment", memory) else { return };
+        let (queue, shared) = program.queue();
+        let lengths = [1000, 3, 70_000, 1 << 18];
+        let mut buffers: Vec<DeviceBuffer<u32>> = lengths
+            .iter()
+            .map(|&len| {
+                DeviceBuffer::from_slice(&program.device, shared.stream(), &vec![3; len]).expect("room for a buffer")
+            })
+            .collect();
+        let places: Vec<_> = buffers.iter().map(|buffer| buffer.block().place()).collect();
+        if memory == OpenClMemory::Buffers {
+            assert_ne!(places[0].object, 0);
+            assert_eq!(places[0].object, places[1].object, "two in one segment");
+            assert_ne!(places[0].offset, places[1].offset);
+        } else {
+            assert!(places.iter().zip(&buffers).all(|(place, buffer)| (place.object, place.offset) == (0, buffer.address())));
+        }
+        for (buffer, by) in buffers.iter_mut().zip(2..) {
+            let view = shared.view_mut(buffer).expect("a view");
+            let is_buffer = matches!(view.argument(), KernelArgument::Buffer(_));
+            assert_eq!(is_buffer, memory == OpenClMemory::Buffers, "{memory}");
+            program.launch(&queue, &view, by, 0);
+        }
+        for ((buffer, by), len) in buffers.iter().zip(2..).zip(lengths) {
+            let read = buffer.to_vec().expect("read");
+            assert!(read.len() == len && read.iter().all(|x| *x == 3 * by), "{memory}: no other buffer's elements");
+        }
+    }
+}
+
+#[test]
+fn a_view_is_its_slice_alone() {
+    for memory in ALL {
+        let Some(program) = program("a_view_is_its_slice_alone", memory) else { return };
+        let (queue, shared) = program.queue();
+        let mut buffer = DeviceBuffer::from_slice(&program.device, shared.stream(), &[1_u32; 4096]).expect("room");
+        // 1 KiB from the start: a multiple of what sub-buffers are aligned to, on PoCL and GPUs.
+        let view = shared.view_mut(buffer.slice_mut(256..512).expect("inside")).expect("a view");
+        program.launch(&queue, &view, 5, 0);
+        drop(view);
+        let empty = shared.view(buffer.slice(7..7).expect("inside")).expect("no elements");
+        assert_eq!((empty.argument(), empty.bytes()), (KernelArgument::Buffer(std::ptr::null_mut()), 0));
+        let right = |(i, x): (usize, &u32)| *x == if (256..512).contains(&i) { 5 } else { 1 };
+        assert!(buffer.to_vec().expect("read").iter().enumerate().all(right), "{memory}");
+        if memory == OpenClMemory::Buffers {
+            let odd = shared.view(buffer.slice(1..9).expect("inside")).expect_err("not aligned");
+            assert!(odd.to_string().contains("clCreateSubBuffer") && odd.to_string().contains("MISALIGNED"), "{odd}");
+        }
+    }
+}
+
+/// A slow kernel on one queue, work that depends on it on another: without the event between them the second would be done first.
+#[test]
+fn work_on_another_queue_begins_after_the_event() {
+    for memory in ALL {
+        let Some(program) = program("work_on_another_queue_begins_after_the_event", memory) else { return };
+        let (first, on_first) = program.queue();
+        let (second, on_second) = program.queue();
+        for _ in 0..3 {
+            let mut buffer = DeviceBuffer::from_slice(&program.device, on_first.stream(), &[1_u32; 64]).expect("room");
+            let backend = &program.backend;
+            let event = backend.create_event().expect("an event");
+            // SAFETY: the event was made above.
+            assert_eq!(unsafe { backend.query(event) }, Ok(true), "nothing was recorded");
+            let view = on_first.view_mut(&mut buffer).expect("a view");
+            program.launch(&first, &view, 7, 100_000_000);
+            // SAFETY: event and stream are live.
+            unsafe { backend.record(event, on_first.stream().raw()) }.expect("recorded");
+            // SAFETY: the event was made above.
+            assert_eq!(unsafe { backend.query(event) }, Ok(false), "the kernel takes a while");
+            drop(view);
+            // The view orders the second queue behind the buffer's own, which is the first.
+            let view = on_second.view_mut(&mut buffer).expect("a view");
+            program.launch(&second, &view, 11, 0);
+            // SAFETY: the event was made above.
+            assert_eq!(unsafe { backend.query(event) }, Ok(false), "the thread did not wait");
+            drop(view);
+            assert_eq!(buffer.to_vec().expect("read"), [77; 64], "{memory}");
+            // SAFETY: the event was made above.
+            assert_eq!(unsafe { backend.wait(event) }, Ok(()));
+            // SAFETY: as above, for the last time.
+            unsafe { backend.destroy_event(event) }.expect("destroyed");
+        }
+    }
+}
+
+/// The same by the backend's own calls, with a copy that would overtake.
+#[test]
+fn a_queue_waits_for_an_event_and_its_thread_does_not() {
+    let Some(program) = program("a_queue_waits_for_an_event_and_its_thread_does_not", OpenClMemory::Buffers) else {
+        return;
+    };
+    let (first, on_first) = program.queue();
+    let mut buffer = DeviceBuffer::from_slice(&program.device, on_first.stream(), &[1_u32; 64]).expect("room");
+    let copy = DeviceBuffer::from_slice(&program.device, on_first.stream(), &[0_u32; 64]).expect("room");
+    let backend = &program.backend;
+    let (event, later) = (backend.create_event().expect("an event"), backend.create_stream().expect("a stream"));
+    let address = buffer.address();
+    let view = on_first.view_mut(&mut buffer).expect("a view");
+    program.launch(&first, &view, 7, 100_000_000);
+    // SAFETY: event and stream are live, here and below; both buffers stay until the stream is done.
+    unsafe { backend.record(event, on_first.stream().raw()) }.expect("recorded");
+    // SAFETY: as above.
+    unsafe { backend.order(later, event) }.expect("ordered");
+    // SAFETY: as above.
+    unsafe { backend.copy(copy.address(), address, 256, later) }.expect("copied");
+    // SAFETY: as above.
+    assert_eq!(unsafe { backend.query(event) }, Ok(false), "the thread did not wait");
+    // Destroyed with its work in flight, for which a wait for the whole device waits.
+    // SAFETY: made above, and not named again.
+    unsafe { backend.destroy_stream(later) }.expect("destroyed");
+    backend.synchronize().expect("all is done");
+    drop(view);
+    assert_eq!(copy.to_vec().expect("read"), [7; 64]);
+    // SAFETY: as above, for the last time.
+    unsafe { backend.destroy_event(event) }.expect("destroyed");
+}
+
+#[test]
+fn the_host_maps_what_the_device_has() {
+    for memory in ALL {
+        let Some(program) = program("the_host_maps_what_the_device_has", memory) else { return };
+        let (queue, shared) = program.queue();
+        let mut buffer = DeviceBuffer::from_slice(&program.device, shared.stream(), &[2_u32; 5000]).expect("room");
+        program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), 10, 10_000_000);
+        let mut mapped = shared.map(&mut buffer).expect("mapped");
+        assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
+        mapped[1] = 3;
+        drop(mapped);
+        program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), 2, 0);
+        assert_eq!(buffer.to_vec().expect("read")[..3], [40, 6, 40], "{memory}: the kernel sees what the host wrote");
+        assert!(shared.map(buffer.slice_mut(9..9).expect("inside")).expect("no elements").is_empty());
+    }
+}
+
+#[test]
+fn kernels_reach_pinned_memory_where_it_is_fine_grained() {
+    for memory in ALL {
+        let Some(program) = program("kernels_reach_pinned_memory_where_it_is_fine_grained", memory) else { return };
+        let (_, shared) = program.queue();
+        let options = DeviceOptions { capacity: 4 << 20, fallback: true, ..DeviceOptions::default() };
+        let small = program.backend.open_device(options).expect("a device");
+        let stream = small.stream().expect("a stream");
+        let _full = small.allocate(&stream, 4 << 20).expect("all of it");
+        let fallback = DeviceBuffer::<u32>::new(&small, &stream, 1000).expect("the host's");
+        assert!(fallback.block().is_fallback());
+        let (other, own) = (shared.view(&fallback), SharedQueue::create(&small, &program.backend).expect("a queue"));
+        assert!(matches!(other, Err(DeviceError::OtherDevice { .. })), "another device's block");
+        match own.view(&fallback) {
+            Ok(view) => assert!(memory == OpenClMemory::FineSvm && matches!(view.argument(), KernelArgument::Address(_))),
+            Err(DeviceError::Driver { fault, .. }) => {
+                assert_ne!(memory, OpenClMemory::FineSvm);
+                assert_eq!(fault.reason, FaultReason::Unsupported);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let pinned = PinnedBuffer::<u32>::new(&small, &stream, 100).expect("pinned");
+        assert!(pinned.address().is_multiple_of(256) && pinned.address() < 1 << 48, "the host's own address");
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused() {
+    let test = "what_cannot_be_shared_is_refused";
+    let Some(program) = program(test, OpenClMemory::Buffers) else { return };
+    let other = opened(test, OpenClMemory::Buffers).expect("it opened a moment ago");
+    assert!(matches!(SharedQueue::create(&program.device, &other), Err(DeviceError::OtherDevice { .. })));
+    let adopt = |context: &Context, how| {
+        // SAFETY: the device is one of the context's.
+        let queue = unsafe { CommandQueue::create_with_properties(context, other.device_id(), how, 0) };
+        let queue = Arc::new(queue.expect("a queue"));
+        // SAFETY: the queue lives as long as the `Arc` that is passed along.
+        match unsafe { SharedQueue::adopt(&program.device, &program.backend, queue.get(), Arc::clone(&queue)) } {
+            Err(DeviceError::Driver { fault, .. }) => Some(fault.reason),
+            _ => None,
+        }
+    };
+    let unordered = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+    assert_eq!(adopt(&program.context, unordered), Some(FaultReason::Unsupported), "it keeps no order");
+    let elsewhere = Context::from_device(&ClDevice::new(other.device_id())).expect("a context");
+    assert_eq!(adopt(&elsewhere, 0), Some(FaultReason::BadHandle), "a queue of another context");
+    let nothing = std::ptr::null_mut();
+    // SAFETY: a live context.
+    let error = unsafe { OpenClBackend::from_context(program.context.get(), nothing, OpenClMemory::Buffers) };
+    assert_eq!(error.err(), Some(OpenError::OtherContext));
+    // SAFETY: what is passed is no region, and refused as such.
+    let unknown = unsafe { other.give_back(MemoryKind::Device, 4096, 4096) };
+    assert_eq!(unknown.map_err(|fault| fault.reason), Err(FaultReason::BadHandle));
+    assert!(other.take(MemoryKind::Pool, 4096).is_err_and(|fault| fault.reason == FaultReason::Unsupported));
+}
+
+/// An adopted queue is kept while terrace knows it, and let go once the program has let go of it.
+#[test]
+fn adopted_queues_are_let_go() {
+    let Some(setup) = program("adopted_queues_are_let_go", OpenClMemory::Buffers) else { return };
+    let make = || {
+        // SAFETY: the device is one of the context's.
+        unsafe { CommandQueue::create_with_properties(&setup.context, setup.backend.device_id(), 0, 0) }.expect("a queue")
+    };
+    let name = |queue: &CommandQueue| {
+        let raw = RawStream(queue.get().expose_provenance() as u64);
+        // SAFETY: a live queue.
+        unsafe { setup.backend.stream_name(raw) }.expect("adopted").expect("it has a name")
+    };
+    let count = |queue: &CommandQueue| queue.reference_count().expect("it counts");
+    let (first, second) = (make(), make());
+    assert_eq!((name(&first), name(&first), count(&first)), (name(&first), name(&first), 2));
+    assert_ne!(name(&first), name(&second));
+    // A reference that stays with this test, to see the count.
+    // SAFETY: a live queue.
+    unsafe { retain_command_queue(first.get()) }.expect("retained");
+    let seen = CommandQueue::new(first.get(), 3);
+    drop(first);
+    _ = name(&make());
+    assert_eq!(count(&seen), 2, "the test has it still");
+    let gone = name(&seen);
+    // SAFETY: as above; it is the reference of `seen`, which is not dropped.
+    unsafe { release_command_queue(seen.get()) }.expect("released");
+    // From here on nothing but terrace has it: the next adoption lets go of it, so that its id is gone, whatever handle comes.
+    let another = make();
+    assert!(name(&another) > gone);
+    std::mem::forget(seen);
+    setup.backend.synchronize().expect("all is done");
+    assert_eq!(count(&another), 2);
+}
+
+#[test]
+fn the_example_adds_vectors() {
+    if opened("the_example_adds_vectors", OpenClMemory::Buffers).is_none() {
+        return;
+    }
+    let mut said = Vec::new();
+    kernel::run(&mut said).expect("it ends well");
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.lines().count() >= 2 && said.lines().skip(1).all(|line| line.ends_with("right")), "{said}");
+}
