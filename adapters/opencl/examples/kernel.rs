@@ -38,7 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     // Asked first: it says what to install.
     let devices = match OpenClBackend::devices() {
-        Ok(devices) if devices.is_empty() => return Ok(writeln!(out, "No kernel was launched: OpenCL sees no device")?),
+        Ok(devices) if devices.is_empty() => {
+            return Ok(writeln!(out, "No kernel was launched: OpenCL sees no device")?);
+        }
         Ok(devices) => devices,
         Err(error) => return Ok(writeln!(out, "No kernel was launched: {}", error.to_string().replace('\n', " "))?),
     };

@@ -5,8 +5,8 @@
 //! Asks from below: `regions` for memory, `copies`, `queues`, `events`.
 
 use crate::connection::{handle, number};
-use crate::copies::{self, Place, locate};
-use crate::events::Event;
+use crate::copies::{self, LocatedMemory, locate};
+use crate::events::ReusedEvent;
 use crate::opencl::OpenClBackend;
 use crate::queues::finish;
 use crate::regions;
@@ -20,8 +20,8 @@ use terrace_device::{
 ///
 /// # Safety
 /// The handle must be live, and so for the lifetime that the caller takes.
-unsafe fn event<'a>(raw: RawEvent) -> &'a Event {
-    let event: *mut Event = handle(raw.0);
+unsafe fn event<'a>(raw: RawEvent) -> &'a ReusedEvent {
+    let event: *mut ReusedEvent = handle(raw.0);
     // SAFETY: made by `create_event`; the caller promises that it is not destroyed.
     unsafe { &*event }
 }
@@ -53,8 +53,8 @@ unsafe impl Backend for OpenClBackend {
 
     fn place(&self, address: u64) -> MemoryPlace {
         match locate(&self.inner, address) {
-            Place::Buffer { buffer, offset } => MemoryPlace { object: buffer, offset },
-            Place::Svm(_) | Place::Host(_) => MemoryPlace { object: 0, offset: address },
+            LocatedMemory::Buffer { buffer, offset } => MemoryPlace { object: buffer, offset },
+            LocatedMemory::Svm(_) | LocatedMemory::Host(_) => MemoryPlace { object: 0, offset: address },
         }
     }
 
@@ -83,14 +83,14 @@ unsafe impl Backend for OpenClBackend {
 
     fn create_event(&self) -> Result<RawEvent, Fault> {
         self.inner.connection.call("create event", |_| 0)?;
-        Ok(RawEvent(number(Box::into_raw(Box::<Event>::default()))))
+        Ok(RawEvent(number(Box::into_raw(Box::<ReusedEvent>::default()))))
     }
 
     unsafe fn destroy_event(&self, raw: RawEvent) -> Result<(), Fault> {
         // SAFETY: the caller promises a live event.
         unsafe { event(raw) }.close(&self.inner.connection)?;
         // SAFETY: made by `create_event`; the caller promises that no later call names it.
-        drop(unsafe { Box::<Event>::from_raw(handle(raw.0)) });
+        drop(unsafe { Box::<ReusedEvent>::from_raw(handle(raw.0)) });
         Ok(())
     }
 

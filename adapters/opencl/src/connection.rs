@@ -7,7 +7,7 @@
 //! driver cannot open a device either.
 
 use crate::functions::{CoreFunctions, Functions};
-use crate::layouts::{CL_DEVICE_TYPE_ALL, Code, Handle};
+use crate::layouts::{CL_DEVICE_TYPE_ALL, ClCode, ClHandle};
 use crate::result_codes::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, SUCCESS, fault};
 use std::ffi::c_void;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -16,11 +16,13 @@ use terrace_device::{Fault, FaultReason};
 use terrace_guard::Process;
 
 /// Turns the code of a call into a `Result`.
-pub fn check(call: &'static str, code: Code) -> Result<(), Fault> {
+pub fn check(call: &'static str, code: ClCode) -> Result<(), Fault> {
     if code == SUCCESS { Ok(()) } else { Err(fault(call, code)) }
 }
 
-/// Turns an object of the driver's, or an address, into a number; this crate never dereferences objects.
+/// Turns an object of the driver's, or an address, into a number.
+///
+/// This crate never dereferences objects.
 pub fn number<T>(object: *mut T) -> u64 {
     object.expose_provenance() as u64
 }
@@ -59,18 +61,18 @@ impl Connection {
     ///
     /// # Safety
     /// The context must be live, and the device one of its.
-    pub unsafe fn share(functions: &'static Functions, context: Handle, device: u64) -> Result<Self, Fault> {
+    pub unsafe fn share(functions: &'static Functions, context: ClHandle, device: u64) -> Result<Self, Fault> {
         let process = Process::current();
         // SAFETY: the caller promises a live context.
         check("clRetainContext", unsafe { (functions.core.clRetainContext)(context) })?;
         Ok(Self { functions, context: number(context), device, process })
     }
 
-    pub fn context(&self) -> Handle {
+    pub fn context(&self) -> ClHandle {
         handle(self.context)
     }
 
-    pub fn device(&self) -> Handle {
+    pub fn device(&self) -> ClHandle {
         handle(self.device)
     }
 
@@ -81,17 +83,13 @@ impl Connection {
 
     /// Runs a call.
     #[inline]
-    pub fn call(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> Code) -> Result<(), Fault> {
+    pub fn call(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> ClCode) -> Result<(), Fault> {
         self.made(name, |core, code| *code = call(core))
     }
 
     /// Runs a call that returns an object, and its code beside it.
     #[inline]
-    pub fn made<T>(
-        &self,
-        name: &'static str,
-        call: impl FnOnce(&CoreFunctions, &mut Code) -> T,
-    ) -> Result<T, Fault> {
+    pub fn made<T>(&self, name: &'static str, call: impl FnOnce(&CoreFunctions, &mut ClCode) -> T) -> Result<T, Fault> {
         if !self.is_own_process() {
             return Err(Fault::of(name, FaultReason::Forked));
         }
@@ -147,8 +145,8 @@ pub fn devices(functions: &Functions) -> Result<Vec<u64>, Fault> {
 /// A list of the driver's objects, whose length is asked first. The code `none` says that it is empty.
 fn list(
     call: &'static str,
-    none: Code,
-    get: impl Fn(u32, *mut Handle, *mut u32) -> Code,
+    none: ClCode,
+    get: impl Fn(u32, *mut ClHandle, *mut u32) -> ClCode,
 ) -> Result<Vec<u64>, Fault> {
     let mut found = 0;
     match get(0, null_mut(), &raw mut found) {
@@ -163,10 +161,7 @@ fn list(
 }
 
 /// A property of an object: its bytes, as `get` writes them.
-pub fn property(
-    call: &'static str,
-    get: impl Fn(usize, *mut c_void, *mut usize) -> Code,
-) -> Result<Vec<u8>, Fault> {
+pub fn property(call: &'static str, get: impl Fn(usize, *mut c_void, *mut usize) -> ClCode) -> Result<Vec<u8>, Fault> {
     let mut size = 0;
     check(call, get(0, null_mut(), &raw mut size))?;
     let mut bytes = vec![0_u8; size];

@@ -15,7 +15,7 @@
 use crate::connection::{handle, size};
 use crate::functions::missing;
 use crate::layouts::{CL_FALSE, CL_MIGRATE_MEM_OBJECT_HOST};
-use crate::opencl::{Inner, Region};
+use crate::opencl::{OpenClState, RegionMemory};
 use crate::queues::finish;
 use crate::regions::{SubBuffer, svm};
 use std::ffi::c_void;
@@ -24,18 +24,18 @@ use terrace_device::{Fault, FaultReason, PrefetchTarget};
 
 /// What lies at an address.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum LocatedMemory {
     Buffer { buffer: u64, offset: u64 },
     Svm(*mut c_void),
     Host(*mut c_void),
 }
 
 /// Looks an address up.
-pub fn locate(inner: &Inner, address: u64) -> Place {
+pub fn locate(inner: &OpenClState, address: u64) -> LocatedMemory {
     match inner.space.find(address) {
-        Some((Region::Buffer { buffer }, offset)) => Place::Buffer { buffer, offset },
-        Some((Region::Svm { .. }, _)) => Place::Svm(handle(address)),
-        Some((Region::Mapped { .. }, _)) | None => Place::Host(handle(address)),
+        Some((RegionMemory::Buffer { buffer }, offset)) => LocatedMemory::Buffer { buffer, offset },
+        Some((RegionMemory::Svm { .. }, _)) => LocatedMemory::Svm(handle(address)),
+        Some((RegionMemory::Mapped { .. }, _)) | None => LocatedMemory::Host(handle(address)),
     }
 }
 
@@ -43,7 +43,7 @@ pub fn locate(inner: &Inner, address: u64) -> Place {
 ///
 /// # Safety
 /// As for [`Backend::copy`](terrace_device::Backend::copy).
-pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) -> Result<(), Fault> {
+pub unsafe fn copy(inner: &OpenClState, to: u64, from: u64, bytes: u64, queue: u64) -> Result<(), Fault> {
     let bytes = size("clEnqueueCopyBuffer", bytes)?;
     if bytes == 0 {
         return Ok(());
@@ -52,7 +52,7 @@ pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) ->
     // SAFETY: the caller promises the range, in a buffer that the table has.
     let part = |buffer, offset| unsafe { SubBuffer::new(inner, buffer, offset, bytes) };
     match (locate(inner, to), locate(inner, from)) {
-        (Place::Buffer { buffer: to, offset: at }, Place::Buffer { buffer: from, offset }) => {
+        (LocatedMemory::Buffer { buffer: to, offset: at }, LocatedMemory::Buffer { buffer: from, offset }) => {
             let (to, from) = (part(to, at)?, part(from, offset)?);
             connection.call("clEnqueueCopyBuffer", |core| {
                 let (source, target) = (from.handle(), to.handle());
@@ -62,7 +62,7 @@ pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) ->
                 }
             })
         }
-        (Place::Buffer { buffer, offset }, Place::Svm(from) | Place::Host(from)) => {
+        (LocatedMemory::Buffer { buffer, offset }, LocatedMemory::Svm(from) | LocatedMemory::Host(from)) => {
             let to = part(buffer, offset)?;
             connection.call("clEnqueueWriteBuffer", |core| {
                 let (target, at) = (to.handle(), to.offset);
@@ -70,7 +70,7 @@ pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) ->
                 unsafe { (core.clEnqueueWriteBuffer)(on, target, CL_FALSE, at, bytes, from, 0, null(), null_mut()) }
             })
         }
-        (Place::Svm(to) | Place::Host(to), Place::Buffer { buffer, offset }) => {
+        (LocatedMemory::Svm(to) | LocatedMemory::Host(to), LocatedMemory::Buffer { buffer, offset }) => {
             let from = part(buffer, offset)?;
             connection.call("clEnqueueReadBuffer", |core| {
                 let (source, at) = (from.handle(), from.offset);
@@ -78,7 +78,7 @@ pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) ->
                 unsafe { (core.clEnqueueReadBuffer)(on, source, CL_FALSE, at, bytes, to, 0, null(), null_mut()) }
             })
         }
-        (Place::Host(to), Place::Host(from)) => {
+        (LocatedMemory::Host(to), LocatedMemory::Host(from)) => {
             // SAFETY: the caller promises the queue.
             unsafe { finish(connection, queue) }?;
             // Not `copy_nonoverlapping`: wrapped memory may overlap other blocks.
@@ -86,7 +86,7 @@ pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) ->
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
             Ok(())
         }
-        (Place::Svm(to) | Place::Host(to), Place::Svm(from) | Place::Host(from)) => {
+        (LocatedMemory::Svm(to) | LocatedMemory::Host(to), LocatedMemory::Svm(from) | LocatedMemory::Host(from)) => {
             let svm = svm(inner)?;
             connection.call("clEnqueueSVMMemcpy", |_| {
                 // SAFETY: the caller promises both ranges and the queue; either may be the host's.
@@ -100,14 +100,14 @@ pub unsafe fn copy(inner: &Inner, to: u64, from: u64, bytes: u64, queue: u64) ->
 ///
 /// # Safety
 /// As for [`Backend::fill`](terrace_device::Backend::fill).
-pub unsafe fn fill(inner: &Inner, address: u64, value: u8, bytes: u64, queue: u64) -> Result<(), Fault> {
+pub unsafe fn fill(inner: &OpenClState, address: u64, value: u8, bytes: u64, queue: u64) -> Result<(), Fault> {
     let bytes = size("clEnqueueFillBuffer", bytes)?;
     if bytes == 0 {
         return Ok(());
     }
     let (connection, on, pattern) = (&inner.connection, handle(queue), (&raw const value).cast());
     match locate(inner, address) {
-        Place::Buffer { buffer, offset } => {
+        LocatedMemory::Buffer { buffer, offset } => {
             // SAFETY: the caller promises the range, in a buffer that the table has.
             let to = unsafe { SubBuffer::new(inner, buffer, offset, bytes) }?;
             connection.call("clEnqueueFillBuffer", |core| {
@@ -116,14 +116,14 @@ pub unsafe fn fill(inner: &Inner, address: u64, value: u8, bytes: u64, queue: u6
                 unsafe { (core.clEnqueueFillBuffer)(on, target, pattern, 1, at, bytes, 0, null(), null_mut()) }
             })
         }
-        Place::Svm(to) => {
+        LocatedMemory::Svm(to) => {
             let svm = svm(inner)?;
             connection.call("clEnqueueSVMMemFill", |_| {
                 // SAFETY: as above.
                 unsafe { (svm.clEnqueueSVMMemFill)(on, to, pattern, 1, bytes, 0, null(), null_mut()) }
             })
         }
-        Place::Host(to) => {
+        LocatedMemory::Host(to) => {
             // SAFETY: the caller promises the queue.
             unsafe { finish(connection, queue) }?;
             // SAFETY: the caller promises the range, and the queue's earlier work is done.
@@ -137,9 +137,17 @@ pub unsafe fn fill(inner: &Inner, address: u64, value: u8, bytes: u64, queue: u6
 ///
 /// # Safety
 /// As for [`Backend::prefetch`](terrace_device::Backend::prefetch).
-pub unsafe fn prefetch(inner: &Inner, address: u64, bytes: u64, to: PrefetchTarget, queue: u64) -> Result<(), Fault> {
+pub unsafe fn prefetch(
+    inner: &OpenClState,
+    address: u64,
+    bytes: u64,
+    to: PrefetchTarget,
+    queue: u64,
+) -> Result<(), Fault> {
     const CALL: &str = "clEnqueueSVMMigrateMem";
-    let Place::Svm(from) = locate(inner, address) else { return Err(Fault::of(CALL, FaultReason::Unsupported)) };
+    let LocatedMemory::Svm(from) = locate(inner, address) else {
+        return Err(Fault::of(CALL, FaultReason::Unsupported));
+    };
     let migrate = inner.connection.functions.migrate.as_ref().map_err(missing)?;
     let (from, bytes) = (from.cast_const(), size(CALL, bytes)?);
     let how = if to == PrefetchTarget::Host { CL_MIGRATE_MEM_OBJECT_HOST } else { 0 };

@@ -10,7 +10,7 @@ use terrace_device::Fault;
 /// Why a device could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenClError {
     /// The library is missing, or this process cannot load it.
     NoLibrary {
         /// What the loader tried, in this order.
@@ -54,7 +54,7 @@ pub enum OpenError {
 const INSTALL: &str = "install OpenCL's loader and a driver (Debian: `ocl-icd-libopencl1`, and `pocl-opencl-icd` for the CPU or the \
     GPU's own), or use the host backend";
 
-impl fmt::Display for OpenError {
+impl fmt::Display for OpenClError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoLibrary { searched, reason } => {
@@ -69,7 +69,9 @@ impl fmt::Display for OpenError {
             Self::NoDevice { ordinal, found } => {
                 write!(f, "there is no OpenCL device {ordinal}: there are {found}, the last one is {}", found - 1)
             }
-            Self::TooOld { version } => write!(f, "the OpenCL device is too old: it offers {version}, needed is OpenCL 1.2"),
+            Self::TooOld { version } => {
+                write!(f, "the OpenCL device is too old: it offers {version}, needed is OpenCL 1.2")
+            }
             Self::NoMemory { memory, reason } => write!(f, "the OpenCL device has no {memory}: {reason}"),
             Self::OtherContext => f.write_str("the OpenCL device is not one of the context's"),
             Self::Driver(fault) => write!(f, "the OpenCL device could not be opened: {fault}"),
@@ -77,7 +79,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
+impl std::error::Error for OpenClError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Driver(fault) => Some(fault),
@@ -86,7 +88,7 @@ impl std::error::Error for OpenError {
     }
 }
 
-impl From<Fault> for OpenError {
+impl From<Fault> for OpenClError {
     fn from(fault: Fault) -> Self {
         Self::Driver(fault)
     }
@@ -98,17 +100,17 @@ mod tests {
 
     #[test]
     fn messages_say_what_to_do() {
-        let absent = OpenError::NoLibrary { searched: vec!["a.so".into(), "b.so".into()], reason: "gone".into() };
-        let wrong = OpenError::MissingSymbol { library: "libm.so".into(), symbol: "clFinish" };
-        let none = OpenError::NoDevice { ordinal: 0, found: 0 };
+        let absent = OpenClError::NoLibrary { searched: vec!["a.so".into(), "b.so".into()], reason: "gone".into() };
+        let wrong = OpenClError::MissingSymbol { library: "libm.so".into(), symbol: "clFinish" };
+        let none = OpenClError::NoDevice { ordinal: 0, found: 0 };
         for (error, words) in [
             (absent, ["no OpenCL: a.so, b.so cannot be loaded (gone)", "pocl-opencl-icd"]),
             (wrong, ["libm.so is not OpenCL 1.2: it has no function clFinish", "install"]),
             (none, ["clinfo -l", "install"]),
-            (OpenError::NoDevice { ordinal: 3, found: 2 }, ["no OpenCL device 3", "the last one is 1"]),
-            (OpenError::TooOld { version: "OpenCL 1.1 x".into() }, ["OpenCL 1.1 x", "needed is OpenCL 1.2"]),
+            (OpenClError::NoDevice { ordinal: 3, found: 2 }, ["no OpenCL device 3", "the last one is 1"]),
+            (OpenClError::TooOld { version: "OpenCL 1.1 x".into() }, ["OpenCL 1.1 x", "needed is OpenCL 1.2"]),
             (
-                OpenError::NoMemory { memory: OpenClMemory::FineSvm, reason: "it says so".into() },
+                OpenClError::NoMemory { memory: OpenClMemory::FineSvm, reason: "it says so".into() },
                 ["fine-grained", "says so"],
             ),
         ] {

@@ -5,7 +5,7 @@
 //! Asks from below: markers, behind all commands that a queue has.
 
 use crate::connection::{Connection, handle, number};
-use crate::layouts::{CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, Code};
+use crate::layouts::{CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, ClCode};
 use crate::result_codes::fault;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -14,11 +14,11 @@ use terrace_device::Fault;
 
 /// An event of terrace's: the marker of its last record, 0 before the first.
 #[derive(Default)]
-pub struct Event {
+pub struct ReusedEvent {
     marker: Mutex<u64>,
 }
 
-impl Event {
+impl ReusedEvent {
     /// Runs a call with the marker, under its lock.
     fn with<T>(&self, call: impl FnOnce(&mut u64) -> T) -> T {
         call(&mut self.marker.lock().unwrap_or_else(PoisonError::into_inner))
@@ -125,6 +125,8 @@ pub unsafe fn mark(connection: &Connection, queue: u64) -> Result<u64, Fault> {
     Ok(number(event))
 }
 
+/// Takes one more reference.
+///
 /// # Safety
 /// The event must be live.
 pub unsafe fn retain(connection: &Connection, event: u64) -> Result<(), Fault> {
@@ -134,6 +136,8 @@ pub unsafe fn retain(connection: &Connection, event: u64) -> Result<(), Fault> {
     })
 }
 
+/// Gives a reference back.
+///
 /// # Safety
 /// The event must be live, and the reference the caller's.
 pub unsafe fn release(connection: &Connection, event: u64) -> Result<(), Fault> {
@@ -143,6 +147,8 @@ pub unsafe fn release(connection: &Connection, event: u64) -> Result<(), Fault> 
     })
 }
 
+/// Waits until an event has completed.
+///
 /// # Safety
 /// The event must be live.
 pub unsafe fn wait(connection: &Connection, event: u64) -> Result<(), Fault> {
@@ -162,9 +168,9 @@ pub unsafe fn wait(connection: &Connection, event: u64) -> Result<(), Fault> {
 /// The event must be live.
 pub unsafe fn is_done(connection: &Connection, event: u64) -> Result<bool, Fault> {
     const CALL: &str = "clGetEventInfo";
-    let mut status: Code = 0;
+    let mut status: ClCode = 0;
     connection.call(CALL, |core| {
-        let (which, room, into) = (CL_EVENT_COMMAND_EXECUTION_STATUS, size_of::<Code>(), (&raw mut status).cast());
+        let (which, room, into) = (CL_EVENT_COMMAND_EXECUTION_STATUS, size_of::<ClCode>(), (&raw mut status).cast());
         // SAFETY: the caller promises a live event; the out parameter has `room` bytes and lives through the call.
         unsafe { (core.clGetEventInfo)(handle(event), which, room, into, null_mut()) }
     })?;

@@ -8,9 +8,10 @@
 //! is missing. But it calls through pointers that it declares as Rust's (`fn`, not `extern "C" fn`), whose convention is C's
 //! by luck; so the calls here are our own. Handles are the same: an `opencl3` program shares its objects with this crate.
 
-use crate::error::OpenError;
-use crate::layouts::{Code, Handle};
+use crate::error::OpenClError;
+use crate::layouts::{ClCode, ClHandle};
 use libloading::Library;
+use std::error::Error;
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 use terrace_device::{Fault, FaultReason};
@@ -37,6 +38,8 @@ macro_rules! group {
 
         #[allow(non_snake_case, reason = "each is found by this name")]
         impl $group {
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
             fn find(library: &Library) -> Result<Self, &'static str> {
                 $(
                     // SAFETY: the prototype is copied from the headers; the library is never unloaded.
@@ -49,64 +52,64 @@ macro_rules! group {
 }
 
 /// Called by the driver about errors of a context. None is passed.
-type Notify = unsafe extern "system" fn(*const c_char, *const c_void, usize, *mut c_void);
+type ContextNotify = unsafe extern "system" fn(*const c_char, *const c_void, usize, *mut c_void);
 
 group! {
     /// Functions of OpenCL 1.2, which every device needs.
     CoreFunctions;
-    clGetPlatformIDs(u32, *mut Handle, *mut u32) -> Code;
-    clGetPlatformInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Code;
-    clGetDeviceIDs(Handle, u64, u32, *mut Handle, *mut u32) -> Code;
-    clGetDeviceInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Code;
-    clCreateContext(*const isize, u32, *const Handle, Option<Notify>, *mut c_void, *mut Code) -> Handle;
-    clRetainContext(Handle) -> Code;
-    clReleaseContext(Handle) -> Code;
-    clGetContextInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Code;
-    clCreateCommandQueue(Handle, Handle, u64, *mut Code) -> Handle;
-    clRetainCommandQueue(Handle) -> Code;
-    clReleaseCommandQueue(Handle) -> Code;
-    clGetCommandQueueInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Code;
-    clCreateBuffer(Handle, u64, usize, *mut c_void, *mut Code) -> Handle;
-    clCreateSubBuffer(Handle, u64, u32, *const c_void, *mut Code) -> Handle;
-    clReleaseMemObject(Handle) -> Code;
-    clEnqueueReadBuffer(Handle, Handle, u32, usize, usize, *mut c_void, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueWriteBuffer(Handle, Handle, u32, usize, usize, *const c_void, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueCopyBuffer(Handle, Handle, Handle, usize, usize, usize, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueFillBuffer(Handle, Handle, *const c_void, usize, usize, usize, u32, *const Handle, *mut Handle) -> Code;
+    clGetPlatformIDs(u32, *mut ClHandle, *mut u32) -> ClCode;
+    clGetPlatformInfo(ClHandle, u32, usize, *mut c_void, *mut usize) -> ClCode;
+    clGetDeviceIDs(ClHandle, u64, u32, *mut ClHandle, *mut u32) -> ClCode;
+    clGetDeviceInfo(ClHandle, u32, usize, *mut c_void, *mut usize) -> ClCode;
+    clCreateContext(*const isize, u32, *const ClHandle, Option<ContextNotify>, *mut c_void, *mut ClCode) -> ClHandle;
+    clRetainContext(ClHandle) -> ClCode;
+    clReleaseContext(ClHandle) -> ClCode;
+    clGetContextInfo(ClHandle, u32, usize, *mut c_void, *mut usize) -> ClCode;
+    clCreateCommandQueue(ClHandle, ClHandle, u64, *mut ClCode) -> ClHandle;
+    clRetainCommandQueue(ClHandle) -> ClCode;
+    clReleaseCommandQueue(ClHandle) -> ClCode;
+    clGetCommandQueueInfo(ClHandle, u32, usize, *mut c_void, *mut usize) -> ClCode;
+    clCreateBuffer(ClHandle, u64, usize, *mut c_void, *mut ClCode) -> ClHandle;
+    clCreateSubBuffer(ClHandle, u64, u32, *const c_void, *mut ClCode) -> ClHandle;
+    clReleaseMemObject(ClHandle) -> ClCode;
+    clEnqueueReadBuffer(ClHandle, ClHandle, u32, usize, usize, *mut c_void, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueWriteBuffer(ClHandle, ClHandle, u32, usize, usize, *const c_void, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueCopyBuffer(ClHandle, ClHandle, ClHandle, usize, usize, usize, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueFillBuffer(ClHandle, ClHandle, *const c_void, usize, usize, usize, u32, *const ClHandle, *mut ClHandle) -> ClCode;
     clEnqueueMapBuffer(
-        Handle, Handle, u32, u64, usize, usize, u32, *const Handle, *mut Handle, *mut Code,
+        ClHandle, ClHandle, u32, u64, usize, usize, u32, *const ClHandle, *mut ClHandle, *mut ClCode,
     ) -> *mut c_void;
-    clEnqueueUnmapMemObject(Handle, Handle, *mut c_void, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueMigrateMemObjects(Handle, u32, *const Handle, u64, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueMarkerWithWaitList(Handle, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueBarrierWithWaitList(Handle, u32, *const Handle, *mut Handle) -> Code;
-    clFlush(Handle) -> Code;
-    clFinish(Handle) -> Code;
-    clWaitForEvents(u32, *const Handle) -> Code;
-    clGetEventInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Code;
-    clRetainEvent(Handle) -> Code;
-    clReleaseEvent(Handle) -> Code;
-    clSetKernelArg(Handle, u32, usize, *const c_void) -> Code;
+    clEnqueueUnmapMemObject(ClHandle, ClHandle, *mut c_void, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueMigrateMemObjects(ClHandle, u32, *const ClHandle, u64, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueMarkerWithWaitList(ClHandle, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueBarrierWithWaitList(ClHandle, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clFlush(ClHandle) -> ClCode;
+    clFinish(ClHandle) -> ClCode;
+    clWaitForEvents(u32, *const ClHandle) -> ClCode;
+    clGetEventInfo(ClHandle, u32, usize, *mut c_void, *mut usize) -> ClCode;
+    clRetainEvent(ClHandle) -> ClCode;
+    clReleaseEvent(ClHandle) -> ClCode;
+    clSetKernelArg(ClHandle, u32, usize, *const c_void) -> ClCode;
 }
 
 group! {
     /// Shared virtual memory, of OpenCL 2.0.
     SvmFunctions;
-    clSVMAlloc(Handle, u64, usize, u32) -> *mut c_void;
-    clSVMFree(Handle, *mut c_void) -> ();
-    clEnqueueSVMMemcpy(Handle, u32, *mut c_void, *const c_void, usize, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueSVMMemFill(Handle, *mut c_void, *const c_void, usize, usize, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueSVMMap(Handle, u32, u64, *mut c_void, usize, u32, *const Handle, *mut Handle) -> Code;
-    clEnqueueSVMUnmap(Handle, *mut c_void, u32, *const Handle, *mut Handle) -> Code;
-    clSetKernelArgSVMPointer(Handle, u32, *const c_void) -> Code;
+    clSVMAlloc(ClHandle, u64, usize, u32) -> *mut c_void;
+    clSVMFree(ClHandle, *mut c_void) -> ();
+    clEnqueueSVMMemcpy(ClHandle, u32, *mut c_void, *const c_void, usize, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueSVMMemFill(ClHandle, *mut c_void, *const c_void, usize, usize, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueSVMMap(ClHandle, u32, u64, *mut c_void, usize, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clEnqueueSVMUnmap(ClHandle, *mut c_void, u32, *const ClHandle, *mut ClHandle) -> ClCode;
+    clSetKernelArgSVMPointer(ClHandle, u32, *const c_void) -> ClCode;
 }
 
 group! {
     /// Prefetches of shared virtual memory, of OpenCL 2.1.
     MigrateFunctions;
     clEnqueueSVMMigrateMem(
-        Handle, u32, *const *const c_void, *const usize, u64, u32, *const Handle, *mut Handle,
-    ) -> Code;
+        ClHandle, u32, *const *const c_void, *const usize, u64, u32, *const ClHandle, *mut ClHandle,
+    ) -> ClCode;
 }
 
 /// All functions of the library. A group that is missing says the name of a function that is.
@@ -114,6 +117,22 @@ pub struct Functions {
     pub core: CoreFunctions,
     pub svm: Result<SvmFunctions, &'static str>,
     pub migrate: Result<MigrateFunctions, &'static str>,
+}
+
+/// A function of OpenCL that this crate looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenClFunction {
+    /// The exported name.
+    pub symbol: &'static str,
+    /// Whether opening a device fails without the function.
+    pub required: bool,
+}
+
+/// All functions that this crate looks up.
+pub fn functions() -> impl Iterator<Item = OpenClFunction> {
+    let of =
+        |names: &'static [&'static str], required| names.iter().map(move |&symbol| OpenClFunction { symbol, required });
+    of(CoreFunctions::NAMES, true).chain(of(SvmFunctions::NAMES, false)).chain(of(MigrateFunctions::NAMES, false))
 }
 
 /// The fault of a call to a function that the library lacks.
@@ -124,13 +143,13 @@ pub fn missing(function: &&'static str) -> Fault {
 /// The functions of the loaded library. The answer of the first call holds.
 ///
 /// # Errors
-/// [`OpenError::NoLibrary`], [`OpenError::MissingSymbol`].
-pub fn loaded() -> Result<&'static Functions, OpenError> {
-    static LOADED: OnceLock<Result<Functions, OpenError>> = OnceLock::new();
-    LOADED.get_or_init(load).as_ref().map_err(OpenError::clone)
+/// [`OpenClError::NoLibrary`], [`OpenClError::MissingSymbol`].
+pub fn loaded() -> Result<&'static Functions, OpenClError> {
+    static LOADED: OnceLock<Result<Functions, OpenClError>> = OnceLock::new();
+    LOADED.get_or_init(load).as_ref().map_err(OpenClError::clone)
 }
 
-fn load() -> Result<Functions, OpenError> {
+fn load() -> Result<Functions, OpenClError> {
     let named = std::env::var(PATHS).unwrap_or_default();
     let (mut tried, mut first) = (Vec::new(), None);
     for name in named.split(';').filter(|path| !path.is_empty()).chain([NAME]) {
@@ -140,15 +159,16 @@ fn load() -> Result<Functions, OpenError> {
                 // Never unloaded: drivers leave threads behind.
                 let library: &Library = Box::leak(Box::new(library));
                 let core = CoreFunctions::find(library)
-                    .map_err(|symbol| OpenError::MissingSymbol { library: name.into(), symbol })?;
+                    .map_err(|symbol| OpenClError::MissingSymbol { library: name.into(), symbol })?;
                 let (svm, migrate) = (SvmFunctions::find(library), MigrateFunctions::find(library));
                 return Ok(Functions { core, svm, migrate });
             }
             Err(error) => {
                 tried.push(name.to_string());
-                first.get_or_insert_with(|| error.to_string());
+                // The system's words are the error behind it.
+                first.get_or_insert_with(|| error.source().map_or_else(|| error.to_string(), ToString::to_string));
             }
         }
     }
-    Err(OpenError::NoLibrary { searched: tried, reason: first.unwrap_or_default() })
+    Err(OpenClError::NoLibrary { searched: tried, reason: first.unwrap_or_default() })
 }

@@ -9,10 +9,10 @@
 use std::ffi::c_void;
 
 /// Any of OpenCL's objects.
-pub type Handle = *mut c_void;
+pub type ClHandle = *mut c_void;
 
 /// What a function answers: 0, or an error below it.
-pub type Code = i32;
+pub type ClCode = i32;
 
 /// A part of a buffer.
 #[repr(C)]

@@ -41,8 +41,9 @@ mod regions;
 mod result_codes;
 
 pub use describe::OpenClDevice;
-pub use error::OpenError;
-pub use interop::{KernelArgument, MappedSlice, SharedQueue, SharedSlice, SharedSliceMut};
-pub use layouts::Handle;
+pub use error::OpenClError;
+pub use functions::{OpenClFunction, functions};
+pub use interop::{KernelArgument, KernelSlice, KernelSliceMut, MappedSlice, SharedQueue};
+pub use layouts::ClHandle;
 pub use memory::OpenClMemory;
 pub use opencl::OpenClBackend;

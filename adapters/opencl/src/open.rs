@@ -1,17 +1,17 @@
 //! Lists and opens devices, and finds their capabilities by using each once.
 //!
-//! Promises upward: opening returns a working [`OpenClBackend`], or an [`OpenError`] after releasing everything. A capability is
+//! Promises upward: opening returns a working [`OpenClBackend`], or an [`OpenClError`] after releasing everything. A capability is
 //! set when the device says so and its first use succeeded; for each other capability a note says why not.
 //! Asks from below: the library's functions, a connection, regions and fills.
 
 use crate::connection::{Connection, as_number, devices, handle, number, property};
 use crate::copies::fill;
 use crate::describe::{OpenClDevice, describe};
-use crate::error::OpenError;
+use crate::error::OpenClError;
 use crate::functions::loaded;
-use crate::layouts::{CL_CONTEXT_DEVICES, Handle};
+use crate::layouts::{CL_CONTEXT_DEVICES, ClHandle};
 use crate::memory::OpenClMemory;
-use crate::opencl::{Inner, OpenClBackend};
+use crate::opencl::{OpenClBackend, OpenClState};
 use crate::queues::{Queues, finish};
 use crate::regions;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl OpenClBackend {
     /// All devices of all platforms.
     ///
     /// # Errors
-    /// [`OpenError`] if there is no OpenCL, or it does not work. No device is no error.
-    pub fn devices() -> Result<Vec<OpenClDevice>, OpenError> {
+    /// [`OpenClError`] if there is no OpenCL, or it does not work. No device is no error.
+    pub fn devices() -> Result<Vec<OpenClDevice>, OpenClError> {
         let functions = loaded()?;
         let devices = devices(functions)?;
         // SAFETY: a device that the driver listed, which lives as long as the driver.
@@ -36,35 +36,36 @@ impl OpenClBackend {
     /// Opens a device, whose memory is buffers, with a context of its own.
     ///
     /// # Errors
-    /// [`OpenError`] names what failed and what to do about it.
-    pub fn open(ordinal: u32) -> Result<Self, OpenError> {
+    /// [`OpenClError`] names what failed and what to do about it.
+    pub fn open(ordinal: u32) -> Result<Self, OpenClError> {
         Self::open_with(ordinal, OpenClMemory::Buffers)
     }
 
     /// Opens a device with a context of its own.
     ///
     /// # Errors
-    /// As [`Self::open`]; [`OpenError::NoMemory`] if the device lacks this kind of memory.
-    pub fn open_with(ordinal: u32, memory: OpenClMemory) -> Result<Self, OpenError> {
+    /// As [`Self::open`]; [`OpenClError::NoMemory`] if the device lacks this kind of memory.
+    pub fn open_with(ordinal: u32, memory: OpenClMemory) -> Result<Self, OpenClError> {
         let functions = loaded()?;
         let devices = devices(functions)?;
         let found = devices.len() as u32;
-        let device = *devices.get(ordinal as usize).ok_or(OpenError::NoDevice { ordinal, found })?;
+        let device = *devices.get(ordinal as usize).ok_or(OpenClError::NoDevice { ordinal, found })?;
         // SAFETY: a device that the driver listed.
         let about = unsafe { describe(functions, device, ordinal) }?;
         check(&about, memory)?;
         open(Connection::create(functions, device)?, &about, memory)
     }
 
-    /// Opens a device of a context (`cl_context`) that the program made, which is retained: kernels and queues of the program work on
-    /// terrace's memory.
+    /// Opens a device of a context (`cl_context`) that the program made.
+    ///
+    /// The context is retained. Kernels and queues of the program work on terrace's memory.
     ///
     /// # Errors
-    /// As [`Self::open_with`]; [`OpenError::OtherContext`] if the device (`cl_device_id`) is not one of the context's.
+    /// As [`Self::open_with`]; [`OpenClError::OtherContext`] if the device (`cl_device_id`) is not one of the context's.
     ///
     /// # Safety
     /// The context must be live.
-    pub unsafe fn from_context(context: Handle, device: Handle, memory: OpenClMemory) -> Result<Self, OpenError> {
+    pub unsafe fn from_context(context: ClHandle, device: ClHandle, memory: OpenClMemory) -> Result<Self, OpenClError> {
         let functions = loaded()?;
         let (all, device) = (devices(functions)?, number(device));
         let bytes = property("clGetContextInfo", |room, into, size| {
@@ -72,7 +73,7 @@ impl OpenClBackend {
             unsafe { (functions.core.clGetContextInfo)(context, CL_CONTEXT_DEVICES, room, into, size) }
         })?;
         if !bytes.chunks(size_of::<usize>()).any(|one| as_number(one) == device) {
-            return Err(OpenError::OtherContext);
+            return Err(OpenClError::OtherContext);
         }
         // A part of a device is none of the list: it has the number behind all.
         let ordinal = all.iter().position(|&one| one == device).unwrap_or(all.len()) as u32;
@@ -83,8 +84,10 @@ impl OpenClBackend {
         open(unsafe { Connection::share(functions, context, device) }?, &about, memory)
     }
 
-    /// The device over this backend. Where blocks are buffers, its granule is at least what sub-buffers are aligned to, which
-    /// kernels need and [`Device::open`] does not know.
+    /// Opens the device over this backend.
+    ///
+    /// Where blocks are buffers, its granule is at least what sub-buffers are aligned to, which kernels need and [`Device::open`]
+    /// does not know.
     ///
     /// # Errors
     /// As [`Device::open`].
@@ -100,21 +103,21 @@ impl OpenClBackend {
 }
 
 /// Whether a device has what is asked for, by its own words.
-fn check(about: &OpenClDevice, memory: OpenClMemory) -> Result<(), OpenError> {
+fn check(about: &OpenClDevice, memory: OpenClMemory) -> Result<(), OpenClError> {
     if !about.is_new_enough() {
-        return Err(OpenError::TooOld { version: about.version.clone() });
+        return Err(OpenClError::TooOld { version: about.version.clone() });
     }
     if !about.memory.contains(&memory) {
-        return Err(OpenError::NoMemory { memory, reason: "it says so (CL_DEVICE_SVM_CAPABILITIES)".into() });
+        return Err(OpenClError::NoMemory { memory, reason: "it says so (CL_DEVICE_SVM_CAPABILITIES)".into() });
     }
     Ok(())
 }
 
-fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> Result<OpenClBackend, OpenError> {
+fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> Result<OpenClBackend, OpenClError> {
     let queues = Queues::default();
     let queue = queues.create(&connection)?;
     // From here on, an early return drops `inner`, which releases everything.
-    let mut inner = Inner {
+    let mut inner = OpenClState {
         connection,
         memory,
         largest: about.largest,
@@ -126,12 +129,12 @@ fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> R
         description: first_description(about),
     };
     if let Err(fault) = try_memory(&inner, MemoryKind::Device) {
-        return Err(OpenError::NoMemory { memory, reason: fault.to_string() });
+        return Err(OpenClError::NoMemory { memory, reason: fault.to_string() });
     }
-    for Probe { capability, without, run } in &PROBES {
+    for CapabilityProbe { capability, without, run } in &PROBES {
         match run(&inner, about) {
             Ok(()) => inner.description.capabilities |= *capability,
-            Err(NotThere::Refused(fault)) if fault.is_fatal() => return Err(OpenError::Driver(fault)),
+            Err(NotThere::Refused(fault)) if fault.is_fatal() => return Err(OpenClError::Driver(fault)),
             Err(NotThere::Refused(fault)) => inner.description.notes.push(format!("{without}: {fault}")),
             Err(NotThere::Said(words)) => inner.description.notes.push(format!("{without}: {words}")),
         }
@@ -169,10 +172,10 @@ impl From<Fault> for NotThere {
 }
 
 /// A capability, the note's first words without it, and its first use.
-struct Probe {
+struct CapabilityProbe {
     capability: Capabilities,
     without: &'static str,
-    run: fn(&Inner, &OpenClDevice) -> Result<(), NotThere>,
+    run: fn(&OpenClState, &OpenClDevice) -> Result<(), NotThere>,
 }
 
 /// `Ok` when the device says so.
@@ -181,13 +184,13 @@ fn said(says: bool, words: &'static str) -> Result<(), NotThere> {
 }
 
 /// In the order in which they run: some depend on those before.
-const PROBES: [Probe; 7] = [
-    Probe {
+const PROBES: [CapabilityProbe; 7] = [
+    CapabilityProbe {
         capability: Capabilities::PINNED,
         without: "there is no pinned memory",
         run: |inner, _| Ok(try_memory(inner, MemoryKind::Pinned)?),
     },
-    Probe {
+    CapabilityProbe {
         capability: Capabilities::MANAGED,
         without: "there is no managed memory",
         run: |inner, about| {
@@ -195,7 +198,7 @@ const PROBES: [Probe; 7] = [
             Ok(try_memory(inner, MemoryKind::Managed)?)
         },
     },
-    Probe {
+    CapabilityProbe {
         capability: Capabilities::CONCURRENT_MANAGED,
         without: "host and device must take turns with managed memory",
         run: |inner, about| {
@@ -203,7 +206,7 @@ const PROBES: [Probe; 7] = [
             said(about.atomics, "it has no atomics on it")
         },
     },
-    Probe {
+    CapabilityProbe {
         capability: Capabilities::HOST_ATOMICS,
         without: "atomics of host and device are not atomic to each other",
         run: |inner, about| {
@@ -211,17 +214,17 @@ const PROBES: [Probe; 7] = [
             said(about.atomics, "it says so (CL_DEVICE_SVM_ATOMICS)")
         },
     },
-    Probe {
+    CapabilityProbe {
         capability: Capabilities::INTEGRATED,
         without: "the device has memory of its own",
         run: |_, about| said(about.unified, "it says so (CL_DEVICE_HOST_UNIFIED_MEMORY)"),
     },
-    Probe {
+    CapabilityProbe {
         capability: Capabilities::FREE_IS_AVAILABLE,
         without: "free memory is the total less what terrace has",
         run: |_, about| said(about.unified, "OpenCL does not say what other programs have"),
     },
-    Probe {
+    CapabilityProbe {
         capability: Capabilities::PAGEABLE,
         without: "the device cannot use any host address",
         run: |_, about| said(about.system, "it has no fine-grained system sharing"),
@@ -229,7 +232,7 @@ const PROBES: [Probe; 7] = [
 ];
 
 /// Allocates a region, fills it, reads what the host reaches, and frees it.
-fn try_memory(inner: &Inner, kind: MemoryKind) -> Result<(), Fault> {
+fn try_memory(inner: &OpenClState, kind: MemoryKind) -> Result<(), Fault> {
     const BYTES: u64 = 4096;
     let address = regions::allocate(inner, kind, BYTES)?;
     // SAFETY: a fresh region, freed below after its work is done; the device's own queue.

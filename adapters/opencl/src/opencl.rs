@@ -5,7 +5,7 @@
 //! Asks from below: the connection, queues and the address space.
 
 use crate::connection::Connection;
-use crate::layouts::Handle;
+use crate::layouts::ClHandle;
 use crate::memory::OpenClMemory;
 use crate::queues::Queues;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use terrace_device::{Description, ObjectSpace};
 /// The caller must free all memory, streams and events before the last clone is dropped. What is not freed stays allocated.
 #[derive(Clone)]
 pub struct OpenClBackend {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<OpenClState>,
 }
 
 /// What clones share.
-pub struct Inner {
+pub struct OpenClState {
     pub connection: Connection,
     pub memory: OpenClMemory,
     /// Most bytes of one allocation.
@@ -33,7 +33,7 @@ pub struct Inner {
     /// A queue for maps and moves of fresh memory, each of which is waited for.
     pub queue: u64,
     pub queues: Queues,
-    pub space: ObjectSpace<Region>,
+    pub space: ObjectSpace<RegionMemory>,
     /// Bytes of the device's memory that are allocated.
     pub taken: AtomicU64,
     pub description: Description,
@@ -41,7 +41,7 @@ pub struct Inner {
 
 /// How a region is allocated; numbers as [`number`](crate::connection::number) makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Region {
+pub enum RegionMemory {
     /// A buffer, at an address that no pointer has.
     Buffer { buffer: u64 },
     /// A buffer in the host's memory, mapped as long as it lives: known by the host's pointer. Its first byte is at `start`, which
@@ -64,23 +64,24 @@ impl OpenClBackend {
     }
 
     /// The context (`cl_context`), for programs and kernels. A caller that keeps it retains it.
-    pub fn context(&self) -> Handle {
+    pub fn context(&self) -> ClHandle {
         self.inner.connection.context()
     }
 
     /// The device (`cl_device_id`).
-    pub fn device_id(&self) -> Handle {
+    pub fn device_id(&self) -> ClHandle {
         self.inner.connection.device()
     }
 
-    /// Sub-buffers begin at multiples of this many bytes. With [`OpenClMemory::Buffers`], open the device with a
-    /// [`granule`](terrace_device::DeviceOptions::granule) of at least this, if it is above 256.
+    /// Sub-buffers begin at multiples of this many bytes.
+    ///
+    /// [`Self::open_device`] sets the granule accordingly.
     pub fn align(&self) -> u64 {
         self.inner.align
     }
 }
 
-impl Drop for Inner {
+impl Drop for OpenClState {
     fn drop(&mut self) {
         self.queues.close(&self.connection);
     }

@@ -195,6 +195,8 @@ pub unsafe fn finish(connection: &Connection, queue: u64) -> Result<(), Fault> {
     })
 }
 
+/// Takes one more reference.
+///
 /// # Safety
 /// The queue must be live.
 unsafe fn retain(connection: &Connection, queue: u64) -> Result<(), Fault> {
@@ -204,6 +206,8 @@ unsafe fn retain(connection: &Connection, queue: u64) -> Result<(), Fault> {
     })
 }
 
+/// Gives a reference back.
+///
 /// # Safety
 /// The queue must be live, and the reference the caller's.
 unsafe fn release(connection: &Connection, queue: u64) -> Result<(), Fault> {
@@ -213,6 +217,8 @@ unsafe fn release(connection: &Connection, queue: u64) -> Result<(), Fault> {
     })
 }
 
+/// A property of a queue, as a number.
+///
 /// # Safety
 /// The queue must be live.
 unsafe fn queue_property(connection: &Connection, queue: u64, which: u32) -> Result<u64, Fault> {

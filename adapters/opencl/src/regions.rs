@@ -7,11 +7,11 @@
 use crate::connection::{handle, number, size};
 use crate::functions::{SvmFunctions, missing};
 use crate::layouts::{
-    BufferRegion, CL_BUFFER_CREATE_TYPE_REGION, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER,
-    CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_TRUE, Handle,
+    BufferRegion, CL_BUFFER_CREATE_TYPE_REGION, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE,
+    CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_TRUE, ClHandle,
 };
 use crate::memory::OpenClMemory;
-use crate::opencl::{Inner, Region};
+use crate::opencl::{OpenClState, RegionMemory};
 use crate::queues::finish;
 use crate::result_codes::as_out_of_memory;
 use std::ptr::{null, null_mut};
@@ -22,7 +22,7 @@ use terrace_device::{Fault, FaultReason, MemoryKind, insist};
 const ALIGN: u64 = 256;
 
 /// Allocates a region of a kind.
-pub fn allocate(inner: &Inner, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
+pub fn allocate(inner: &OpenClState, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
     let counted = is_counted(kind);
     if counted {
         let total = inner.description.total;
@@ -55,7 +55,7 @@ fn is_counted(kind: MemoryKind) -> bool {
 ///
 /// # Safety
 /// [`allocate`] must have returned the region for this kind, it must not be freed yet, and no queued work may use it.
-pub unsafe fn free(inner: &Inner, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
+pub unsafe fn free(inner: &OpenClState, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
     let (region, _) = inner.space.find(address).filter(|(_, offset)| *offset == 0).ok_or(UNKNOWN)?;
     // SAFETY: the caller promises an unused region, which the table says how to free.
     unsafe { free_region(inner, region, address, bytes) }?;
@@ -67,10 +67,12 @@ pub unsafe fn free(inner: &Inner, kind: MemoryKind, address: u64, bytes: u64) ->
 
 const UNKNOWN: Fault = Fault::of("give back", FaultReason::BadHandle);
 
+/// Frees a region by how it was allocated.
+///
 /// # Safety
 /// As for [`free`]; the region must be the one at `address`.
-unsafe fn free_region(inner: &Inner, region: Region, address: u64, bytes: u64) -> Result<(), Fault> {
-    if let Region::Buffer { buffer } = region {
+unsafe fn free_region(inner: &OpenClState, region: RegionMemory, address: u64, bytes: u64) -> Result<(), Fault> {
+    if let RegionMemory::Buffer { buffer } = region {
         // SAFETY: the caller's promise.
         unsafe { release_buffer(inner, buffer) }?;
         inner.space.remove(address);
@@ -80,21 +82,21 @@ unsafe fn free_region(inner: &Inner, region: Region, address: u64, bytes: u64) -
     inner.space.remove(address).ok_or(UNKNOWN)?;
     let freed = match region {
         // SAFETY: the caller's promise.
-        Region::Mapped { buffer, start } => unsafe { unmap(inner, buffer, start) }.map(|()| {
+        RegionMemory::Mapped { buffer, start } => unsafe { unmap(inner, buffer, start) }.map(|()| {
             // SAFETY: as above. A buffer that is unmapped and then not released leaks: the host does not reach it any more.
             _ = insist(|| unsafe { release_buffer(inner, buffer) });
         }),
         // SAFETY: as above.
-        Region::Svm { start } => unsafe { free_svm(inner, start) },
-        Region::Buffer { .. } => Ok(()),
+        RegionMemory::Svm { start } => unsafe { free_svm(inner, start) },
+        RegionMemory::Buffer { .. } => Ok(()),
     };
     freed.inspect_err(|_| _ = inner.space.insert_at(region, address, bytes))
 }
 
-fn allocate_buffer(inner: &Inner, bytes: u64) -> Result<u64, Fault> {
+fn allocate_buffer(inner: &OpenClState, bytes: u64) -> Result<u64, Fault> {
     let buffer = create_buffer(inner, CL_MEM_READ_WRITE, bytes)?;
     let placed = settle(inner, buffer).and_then(|()| {
-        inner.space.insert(Region::Buffer { buffer }, bytes).ok_or(Fault::of("take", FaultReason::OutOfMemory))
+        inner.space.insert(RegionMemory::Buffer { buffer }, bytes).ok_or(Fault::of("take", FaultReason::OutOfMemory))
     });
     placed.inspect_err(|_| {
         // SAFETY: created above, and not handed out.
@@ -104,8 +106,8 @@ fn allocate_buffer(inner: &Inner, bytes: u64) -> Result<u64, Fault> {
 
 /// Has the driver allocate a buffer's memory, which it may do no earlier than at the first use, where a refusal would be that
 /// of any call.
-fn settle(inner: &Inner, buffer: u64) -> Result<(), Fault> {
-    let objects: [Handle; 1] = [handle(buffer)];
+fn settle(inner: &OpenClState, buffer: u64) -> Result<(), Fault> {
+    let objects: [ClHandle; 1] = [handle(buffer)];
     inner.connection.call("clEnqueueMigrateMemObjects", |core| {
         let (queue, how) = (handle(inner.queue), CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED);
         // SAFETY: our own queue, and a fresh buffer of the same context.
@@ -115,7 +117,7 @@ fn settle(inner: &Inner, buffer: u64) -> Result<(), Fault> {
     unsafe { finish(&inner.connection, inner.queue) }
 }
 
-fn allocate_mapped(inner: &Inner, bytes: u64) -> Result<u64, Fault> {
+fn allocate_mapped(inner: &OpenClState, bytes: u64) -> Result<u64, Fault> {
     let room = bytes.saturating_add(ALIGN);
     let buffer = create_buffer(inner, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, room)?;
     let mapped = size("clEnqueueMapBuffer", room).and_then(|room| {
@@ -126,7 +128,7 @@ fn allocate_mapped(inner: &Inner, bytes: u64) -> Result<u64, Fault> {
         })
     });
     let placed = mapped.map(number).and_then(|start| {
-        insert(inner, Region::Mapped { buffer, start }, start, bytes).inspect_err(|_| {
+        insert(inner, RegionMemory::Mapped { buffer, start }, start, bytes).inspect_err(|_| {
             // SAFETY: mapped above, and not handed out.
             _ = insist(|| unsafe { unmap(inner, buffer, start) });
         })
@@ -137,7 +139,7 @@ fn allocate_mapped(inner: &Inner, bytes: u64) -> Result<u64, Fault> {
     })
 }
 
-fn allocate_svm(inner: &Inner, flags: u64, bytes: u64) -> Result<u64, Fault> {
+fn allocate_svm(inner: &OpenClState, flags: u64, bytes: u64) -> Result<u64, Fault> {
     const CALL: &str = "clSVMAlloc";
     let svm = svm(inner)?;
     let room = size(CALL, bytes.saturating_add(ALIGN))?;
@@ -153,20 +155,20 @@ fn allocate_svm(inner: &Inner, flags: u64, bytes: u64) -> Result<u64, Fault> {
         return Err(Fault::of(CALL, FaultReason::OutOfMemory));
     }
     let start = number(start);
-    insert(inner, Region::Svm { start }, start, bytes).inspect_err(|_| {
+    insert(inner, RegionMemory::Svm { start }, start, bytes).inspect_err(|_| {
         // SAFETY: allocated above, and not handed out.
         _ = unsafe { free_svm(inner, start) };
     })
 }
 
 /// Gives memory that the host reaches, from `start` on with room for its alignment, its address.
-fn insert(inner: &Inner, region: Region, start: u64, bytes: u64) -> Result<u64, Fault> {
+fn insert(inner: &OpenClState, region: RegionMemory, start: u64, bytes: u64) -> Result<u64, Fault> {
     let address = start.next_multiple_of(ALIGN);
     let placed = inner.space.insert_at(region, address, bytes);
     placed.then_some(address).ok_or(Fault::of("take", FaultReason::OutOfMemory))
 }
 
-fn create_buffer(inner: &Inner, flags: u64, bytes: u64) -> Result<u64, Fault> {
+fn create_buffer(inner: &OpenClState, flags: u64, bytes: u64) -> Result<u64, Fault> {
     let size = size("clCreateBuffer", bytes)?;
     let buffer = inner.connection.made("clCreateBuffer", |core, code| {
         // SAFETY: the connection's context; no host pointer; the out parameter lives through the call.
@@ -175,18 +177,22 @@ fn create_buffer(inner: &Inner, flags: u64, bytes: u64) -> Result<u64, Fault> {
     Ok(number(buffer))
 }
 
+/// Gives a reference to a buffer back.
+///
 /// # Safety
 /// The buffer must be live, and the reference the caller's.
-pub unsafe fn release_buffer(inner: &Inner, buffer: u64) -> Result<(), Fault> {
+pub unsafe fn release_buffer(inner: &OpenClState, buffer: u64) -> Result<(), Fault> {
     inner.connection.call("clReleaseMemObject", |core| {
         // SAFETY: the caller promises a reference.
         unsafe { (core.clReleaseMemObject)(handle(buffer)) }
     })
 }
 
+/// Ends a map, and waits.
+///
 /// # Safety
 /// The buffer must be live, and mapped at `start`, which nothing uses any more.
-unsafe fn unmap(inner: &Inner, buffer: u64, start: u64) -> Result<(), Fault> {
+unsafe fn unmap(inner: &OpenClState, buffer: u64, start: u64) -> Result<(), Fault> {
     inner.connection.call("clEnqueueUnmapMemObject", |core| {
         let (queue, buffer, start) = (handle(inner.queue), handle(buffer), handle(start));
         // SAFETY: the caller promises the map; our own queue.
@@ -196,9 +202,11 @@ unsafe fn unmap(inner: &Inner, buffer: u64, start: u64) -> Result<(), Fault> {
     unsafe { finish(&inner.connection, inner.queue) }
 }
 
+/// Frees shared virtual memory.
+///
 /// # Safety
 /// The memory must be of [`allocate_svm`], and unused.
-unsafe fn free_svm(inner: &Inner, start: u64) -> Result<(), Fault> {
+unsafe fn free_svm(inner: &OpenClState, start: u64) -> Result<(), Fault> {
     let svm = svm(inner)?;
     inner.connection.call("clSVMFree", |_| {
         // SAFETY: the caller promises live memory of the connection's context.
@@ -208,7 +216,7 @@ unsafe fn free_svm(inner: &Inner, start: u64) -> Result<(), Fault> {
 }
 
 /// The functions of shared virtual memory.
-pub fn svm(inner: &Inner) -> Result<&'static SvmFunctions, Fault> {
+pub fn svm(inner: &OpenClState) -> Result<&'static SvmFunctions, Fault> {
     inner.connection.functions.svm.as_ref().map_err(missing)
 }
 
@@ -218,16 +226,18 @@ pub fn svm(inner: &Inner) -> Result<&'static SvmFunctions, Fault> {
 /// command names a sub-buffer of its own range, and those of different blocks do not overlap. It begins where the device allows, at
 /// most `align` bytes before the range.
 pub struct SubBuffer<'a> {
-    inner: &'a Inner,
+    inner: &'a OpenClState,
     buffer: u64,
     /// Offset of the range in it.
     pub offset: usize,
 }
 
 impl<'a> SubBuffer<'a> {
+    /// Makes a sub-buffer around a range.
+    ///
     /// # Safety
     /// The buffer must be live, and the range inside it.
-    pub unsafe fn new(inner: &'a Inner, buffer: u64, offset: u64, bytes: usize) -> Result<Self, Fault> {
+    pub unsafe fn new(inner: &'a OpenClState, buffer: u64, offset: u64, bytes: usize) -> Result<Self, Fault> {
         let before = (offset % inner.align.max(1)) as usize;
         let region = BufferRegion { origin: offset as usize - before, size: bytes + before };
         let made = inner.connection.made("clCreateSubBuffer", |core, code| {
@@ -238,7 +248,7 @@ impl<'a> SubBuffer<'a> {
         Ok(Self { inner, buffer: number(made), offset: before })
     }
 
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> ClHandle {
         handle(self.buffer)
     }
 }

@@ -3,16 +3,16 @@
 //! Promises upward: every code of OpenCL 1.0 to 3.0 has its name (a test compares them with `opencl3`).
 //! Asks from below: nothing.
 
-use crate::layouts::Code;
+use crate::layouts::ClCode;
 use terrace_device::{Fault, FaultReason};
 
-pub const SUCCESS: Code = 0;
-pub const DEVICE_NOT_FOUND: Code = -1;
-pub const PLATFORM_NOT_FOUND: Code = -1001;
+pub const SUCCESS: ClCode = 0;
+pub const DEVICE_NOT_FOUND: ClCode = -1;
+pub const PLATFORM_NOT_FOUND: ClCode = -1001;
 
 /// Names of codes, without the `CL_` that each begins with in the headers.
 #[rustfmt::skip]
-const NAMES: &[(Code, &str)] = &[
+const NAMES: &[(ClCode, &str)] = &[
     (-1, "CL_DEVICE_NOT_FOUND"), (-2, "CL_DEVICE_NOT_AVAILABLE"), (-3, "CL_COMPILER_NOT_AVAILABLE"),
     (-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"), (-5, "CL_OUT_OF_RESOURCES"), (-6, "CL_OUT_OF_HOST_MEMORY"),
     (-7, "CL_PROFILING_INFO_NOT_AVAILABLE"), (-8, "CL_MEM_COPY_OVERLAP"), (-9, "CL_IMAGE_FORMAT_MISMATCH"),
@@ -38,12 +38,12 @@ const NAMES: &[(Code, &str)] = &[
 ];
 
 /// The refusal of a call, from its code.
-pub fn fault(call: &'static str, code: Code) -> Fault {
+pub fn fault(call: &'static str, code: ClCode) -> Fault {
     let name = NAMES.iter().find(|(of, _)| *of == code).map_or("", |(_, name)| name);
     Fault { call, code, name, reason: reason(code) }
 }
 
-const fn reason(code: Code) -> FaultReason {
+const fn reason(code: ClCode) -> FaultReason {
     match code {
         // A size above the most that the device gives at once (-61) is memory that it does not have.
         -4 | -6 | -61 => FaultReason::OutOfMemory,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use terrace_device::{
     Backend, Device, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, MemoryKind, PinnedBuffer, RawStream,
 };
-use terrace_opencl::{KernelArgument, OpenClBackend, OpenClMemory, OpenError, SharedQueue, SharedSliceMut};
+use terrace_opencl::{KernelArgument, KernelSliceMut, OpenClBackend, OpenClError, OpenClMemory, SharedQueue};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
 #[path = "../examples/kernel.rs"]
@@ -64,7 +64,7 @@ impl Setup {
     }
 
     /// Multiplies all elements of a view, by `slow` if there are turns.
-    fn launch(&self, queue: &CommandQueue, view: &SharedSliceMut<'_, u32>, by: u32, turns: u32) {
+    fn launch(&self, queue: &CommandQueue, view: &KernelSliceMut<'_, u32>, by: u32, turns: u32) {
         let kernel = &self.kernels[usize::from(turns > 0)];
         // SAFETY: the kernel is launched below, on the queue that the view shares.
         unsafe { view.set_arg(kernel.get(), 0) }.expect("an argument");
@@ -99,7 +99,12 @@ fn kernels_run_on_sub_allocations_of_one_segment() {
             assert_eq!(places[0].object, places[1].object, "two in one segment");
             assert_ne!(places[0].offset, places[1].offset);
         } else {
-            assert!(places.iter().zip(&buffers).all(|(place, buffer)| (place.object, place.offset) == (0, buffer.address())));
+            assert!(
+                places
+                    .iter()
+                    .zip(&buffers)
+                    .all(|(place, buffer)| (place.object, place.offset) == (0, buffer.address()))
+            );
         }
         for (buffer, by) in buffers.iter_mut().zip(2..) {
             let view = shared.view_mut(buffer).expect("a view");
@@ -233,7 +238,9 @@ fn kernels_reach_pinned_memory_where_it_is_fine_grained() {
         let (other, own) = (shared.view(&fallback), SharedQueue::create(&small, &program.backend).expect("a queue"));
         assert!(matches!(other, Err(DeviceError::OtherDevice { .. })), "another device's block");
         match own.view(&fallback) {
-            Ok(view) => assert!(memory == OpenClMemory::FineSvm && matches!(view.argument(), KernelArgument::Address(_))),
+            Ok(view) => {
+                assert!(memory == OpenClMemory::FineSvm && matches!(view.argument(), KernelArgument::Address(_)))
+            }
             Err(DeviceError::Driver { fault, .. }) => {
                 assert_ne!(memory, OpenClMemory::FineSvm);
                 assert_eq!(fault.reason, FaultReason::Unsupported);
@@ -268,7 +275,7 @@ fn what_cannot_be_shared_is_refused() {
     let nothing = std::ptr::null_mut();
     // SAFETY: a live context.
     let error = unsafe { OpenClBackend::from_context(program.context.get(), nothing, OpenClMemory::Buffers) };
-    assert_eq!(error.err(), Some(OpenError::OtherContext));
+    assert_eq!(error.err(), Some(OpenClError::OtherContext));
     // SAFETY: what is passed is no region, and refused as such.
     let unknown = unsafe { other.give_back(MemoryKind::Device, 4096, 4096) };
     assert_eq!(unknown.map_err(|fault| fault.reason), Err(FaultReason::BadHandle));
@@ -281,7 +288,8 @@ fn adopted_queues_are_let_go() {
     let Some(setup) = program("adopted_queues_are_let_go", OpenClMemory::Buffers) else { return };
     let make = || {
         // SAFETY: the device is one of the context's.
-        unsafe { CommandQueue::create_with_properties(&setup.context, setup.backend.device_id(), 0, 0) }.expect("a queue")
+        unsafe { CommandQueue::create_with_properties(&setup.context, setup.backend.device_id(), 0, 0) }
+            .expect("a queue")
     };
     let name = |queue: &CommandQueue| {
         let raw = RawStream(queue.get().expose_provenance() as u64);

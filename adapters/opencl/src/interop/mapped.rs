@@ -3,10 +3,10 @@
 //! Promises upward: while a [`MappedSlice`] lives, the host reads and writes the elements, and no command does.
 //! Asks from below: maps of sub-buffers and of shared virtual memory, which wait for the queue.
 
-use super::slices::{KernelArgument, View};
-use super::{Loan, SharedQueue};
+use super::slices::{KernelArgument, LentRange};
+use super::{QueueLoan, SharedQueue};
 use crate::connection::handle;
-use crate::layouts::{CL_MAP_READ, CL_MAP_WRITE, CL_TRUE, Handle};
+use crate::layouts::{CL_MAP_READ, CL_MAP_WRITE, CL_TRUE, ClHandle};
 use crate::regions::svm;
 use bytemuck::Pod;
 use std::marker::PhantomData;
@@ -19,14 +19,14 @@ use terrace_device::{DeviceError, DeviceSliceMut, Fault, FaultReason, insist};
 pub struct MappedSlice<'a, T> {
     elements: NonNull<T>,
     len: usize,
-    view: View<'a>,
+    view: LentRange<'a>,
     of: PhantomData<DeviceSliceMut<'a, T>>,
 }
 
 impl<'a, T: Pod> MappedSlice<'a, T> {
     pub(super) fn new(queue: &'a SharedQueue, slice: DeviceSliceMut<'a, T>) -> Result<Self, DeviceError> {
         let (address, len) = (slice.address(), slice.len());
-        let view = View::new(Loan::new(slice.into_block(), queue)?, address, (len * size_of::<T>()) as u64)?;
+        let view = LentRange::new(QueueLoan::new(slice.into_block(), queue)?, address, (len * size_of::<T>()) as u64)?;
         let mut mapped = Self { elements: NonNull::dangling(), len: 0, view, of: PhantomData };
         if len > 0 {
             mapped.elements = mapped.view.map().map_err(|fault| queue.refused(fault))?.cast();
@@ -39,7 +39,7 @@ impl<'a, T: Pod> MappedSlice<'a, T> {
     }
 }
 
-impl View<'_> {
+impl LentRange<'_> {
     /// Maps all bytes, of which there is at least one, and waits.
     fn map(&self) -> Result<NonNull<u8>, Fault> {
         let inner = &self.loan.to.backend.inner;
@@ -62,7 +62,7 @@ impl View<'_> {
     }
 
     /// Ends a map, in the order of the queue.
-    fn unmap(&self, mapped: Handle) -> Result<(), Fault> {
+    fn unmap(&self, mapped: ClHandle) -> Result<(), Fault> {
         let (inner, queue) = (&self.loan.to.backend.inner, self.loan.to.queue());
         match self.argument() {
             KernelArgument::Buffer(buffer) => inner.connection.call("clEnqueueUnmapMemObject", |core| {

@@ -4,7 +4,7 @@
 //!   DeviceBuffer, its slices          the program's kernels
 //!        │ view, view_mut, map             │
 //!   ┌────v───────────── SharedQueue ───────v─────────────┐   one queue, known to both
-//!   │ SharedSlice(Mut)   an argument: sub-buffer, address  │
+//!   │ KernelSlice(Mut)   an argument: sub-buffer, address  │
 //!   │ MappedSlice        a slice of the host's             │
 //!   └────────────────────────────────────────────────────┘
 //! ```
@@ -18,14 +18,12 @@ mod mapped;
 mod slices;
 
 pub use mapped::MappedSlice;
-pub use slices::{KernelArgument, SharedSlice, SharedSliceMut};
+pub use slices::{KernelArgument, KernelSlice, KernelSliceMut};
 
-use crate::layouts::Handle;
+use crate::layouts::ClHandle;
 use crate::opencl::OpenClBackend;
 use bytemuck::Pod;
-use terrace_device::{
-    Backend, BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut, Fault, RawStream, Stream,
-};
+use terrace_device::{Backend, BlockRef, Device, DeviceError, DeviceSlice, DeviceSliceMut, Fault, RawStream, Stream};
 
 use crate::connection::{handle, number};
 
@@ -71,7 +69,7 @@ impl SharedQueue {
     pub unsafe fn adopt(
         device: &Device,
         backend: &OpenClBackend,
-        queue: Handle,
+        queue: ClHandle,
         keeper: impl Send + Sync + 'static,
     ) -> Result<Self, DeviceError> {
         same(device, backend)?;
@@ -86,7 +84,7 @@ impl SharedQueue {
     }
 
     /// The queue (`cl_command_queue`), for launches.
-    pub fn queue(&self) -> Handle {
+    pub fn queue(&self) -> ClHandle {
         handle(self.stream.raw().0)
     }
 
@@ -97,8 +95,8 @@ impl SharedQueue {
     /// the memory (pinned memory under [`OpenClMemory::Buffers`](crate::OpenClMemory::Buffers) and
     /// [`CoarseSvm`](crate::OpenClMemory::CoarseSvm)), where a slice does not begin at a multiple of [`OpenClBackend::align`]: view
     /// the whole buffer, and give the kernel an index.
-    pub fn view<'a, T: Pod>(&'a self, of: impl Into<DeviceSlice<'a, T>>) -> Result<SharedSlice<'a, T>, DeviceError> {
-        SharedSlice::new(self, of.into())
+    pub fn view<'a, T: Pod>(&'a self, of: impl Into<DeviceSlice<'a, T>>) -> Result<KernelSlice<'a, T>, DeviceError> {
+        KernelSlice::new(self, of.into())
     }
 
     /// Makes a view of a buffer or slice, to read and write.
@@ -108,11 +106,13 @@ impl SharedQueue {
     pub fn view_mut<'a, T: Pod>(
         &'a self,
         of: impl Into<DeviceSliceMut<'a, T>>,
-    ) -> Result<SharedSliceMut<'a, T>, DeviceError> {
-        SharedSliceMut::new(self, of.into())
+    ) -> Result<KernelSliceMut<'a, T>, DeviceError> {
+        KernelSliceMut::new(self, of.into())
     }
 
-    /// Maps a buffer or slice for the host, which waits for the queue. The device has it again once the result is dropped.
+    /// Maps a buffer or slice for the host, which waits for the queue.
+    ///
+    /// The device has it again once the result is dropped.
     ///
     /// Where device and host share memory no byte is copied.
     ///
@@ -139,19 +139,19 @@ fn same(device: &Device, backend: &OpenClBackend) -> Result<(), DeviceError> {
 
 /// A block that is lent to a shared queue, and returned to its home stream when this value is dropped.
 #[derive(Debug)]
-struct Loan<'a> {
+struct QueueLoan<'a> {
     block: BlockRef<'a>,
     to: &'a SharedQueue,
 }
 
-impl<'a> Loan<'a> {
+impl<'a> QueueLoan<'a> {
     fn new(block: BlockRef<'a>, to: &'a SharedQueue) -> Result<Self, DeviceError> {
         block.lend(&to.stream)?;
         Ok(Self { block, to })
     }
 }
 
-impl Drop for Loan<'_> {
+impl Drop for QueueLoan<'_> {
     fn drop(&mut self) {
         if self.block.reclaim(&self.to.stream).is_err() {
             // The driver refused an event, so this thread waits instead. Even if that fails, the memory is not reused:

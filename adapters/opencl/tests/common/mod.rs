@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use terrace_opencl::{OpenClBackend, OpenClMemory, OpenError};
+use terrace_opencl::{OpenClBackend, OpenClError, OpenClMemory};
 
 /// All kinds of memory.
 pub const ALL: [OpenClMemory; 3] = [OpenClMemory::Buffers, OpenClMemory::CoarseSvm, OpenClMemory::FineSvm];
@@ -11,12 +11,12 @@ pub const ALL: [OpenClMemory; 3] = [OpenClMemory::Buffers, OpenClMemory::CoarseS
 pub fn opened(test: &str, memory: OpenClMemory) -> Option<OpenClBackend> {
     match OpenClBackend::open_with(0, memory) {
         Ok(backend) => Some(backend),
-        Err(error @ (OpenError::NoLibrary { .. } | OpenError::NoDevice { found: 0, .. })) => {
+        Err(error @ (OpenClError::NoLibrary { .. } | OpenClError::NoDevice { found: 0, .. })) => {
             println!("SKIP {test}: {}", error.to_string().replace('\n', " "));
             None
         }
         // PoCL has all kinds; a GPU's driver may not.
-        Err(error @ OpenError::NoMemory { .. }) => {
+        Err(error @ OpenClError::NoMemory { .. }) => {
             println!("SKIP {test}: {error}");
             None
         }
