@@ -27,10 +27,16 @@ type Pair<'a> = (String, Box<dyn FnMut() + 'a>);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let devices = match OpenClBackend::devices() {
-        Ok(devices) if !devices.is_empty() => devices,
-        Ok(_) => return Ok(println!("Nothing was measured: OpenCL sees no device")),
-        Err(error) => return Ok(println!("Nothing was measured: {error}")),
+        Ok(devices) => devices,
+        Err(error) => {
+            println!("Nothing was measured: {error}");
+            return Ok(());
+        }
     };
+    if devices.is_empty() {
+        println!("Nothing was measured: OpenCL sees no device");
+        return Ok(());
+    }
     let about = &devices[0];
     println!("{}, {}, {} {}", about.name, about.version, about.platform, about.driver);
     println!("nanoseconds of one pair of calls for 1 MiB, {PAIRS} pairs a run, all of a run in turn");

@@ -42,7 +42,7 @@ macro_rules! group {
 
             fn find(library: &Library) -> Result<Self, &'static str> {
                 $(
-                    // SAFETY: the prototype is copied from the headers; the library is never unloaded.
+                    // SAFETY: the prototype is copied from the headers; the library lives as long as the pointer.
                     let $name = unsafe { library.get(stringify!($name)) }.map(|found| *found).map_err(|_| stringify!($name))?;
                 )*
                 Ok(Self { $($name),* })
@@ -117,6 +117,8 @@ pub struct Functions {
     pub core: CoreFunctions,
     pub svm: Result<SvmFunctions, &'static str>,
     pub migrate: Result<MigrateFunctions, &'static str>,
+    /// As long as the pointers; [`loaded`] keeps it for ever, since drivers leave threads behind.
+    _library: Library,
 }
 
 /// A function of OpenCL that this crate looks up.
@@ -156,12 +158,10 @@ fn load() -> Result<Functions, OpenClError> {
         // SAFETY: loading runs the initialisers of OpenCL's loader, which any OpenCL program runs.
         match unsafe { Library::new(name) } {
             Ok(library) => {
-                // Never unloaded: drivers leave threads behind.
-                let library: &Library = Box::leak(Box::new(library));
-                let core = CoreFunctions::find(library)
+                let core = CoreFunctions::find(&library)
                     .map_err(|symbol| OpenClError::MissingSymbol { library: name.into(), symbol })?;
-                let (svm, migrate) = (SvmFunctions::find(library), MigrateFunctions::find(library));
-                return Ok(Functions { core, svm, migrate });
+                let (svm, migrate) = (SvmFunctions::find(&library), MigrateFunctions::find(&library));
+                return Ok(Functions { core, svm, migrate, _library: library });
             }
             Err(error) => {
                 tried.push(name.to_string());

@@ -23,12 +23,15 @@ const ALIGN: u64 = 256;
 
 /// Allocates a region of a kind.
 pub fn allocate(inner: &OpenClState, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
-    let counted = is_counted(kind);
+    let (counted, none) = (is_counted(kind), Fault::of("take", FaultReason::OutOfMemory));
+    if bytes == 0 {
+        return Err(none);
+    }
     if counted {
         let total = inner.description.total;
         let room = |taken: u64| taken.checked_add(bytes).filter(|&taken| taken <= total);
         let taken = inner.taken.try_update(Ordering::Relaxed, Ordering::Relaxed, room);
-        taken.map_err(|_| Fault::of("take", FaultReason::OutOfMemory))?;
+        taken.map_err(|_| none)?;
     }
     let made = match (kind, inner.memory) {
         (MemoryKind::Device, OpenClMemory::Buffers) => allocate_buffer(inner, bytes),
@@ -143,8 +146,8 @@ fn allocate_svm(inner: &OpenClState, flags: u64, bytes: u64) -> Result<u64, Faul
     const CALL: &str = "clSVMAlloc";
     let svm = svm(inner)?;
     let room = size(CALL, bytes.saturating_add(ALIGN))?;
-    // The function has no code: these are what a null pointer may mean, and what would be undefined.
-    if bytes == 0 || room as u64 > inner.largest {
+    // The function has no code: a null pointer is all that it says.
+    if room as u64 > inner.largest {
         return Err(Fault::of(CALL, FaultReason::OutOfMemory));
     }
     let start = inner.connection.made(CALL, |_, _| {

@@ -1,17 +1,18 @@
 //! The suite of every device, on the first OpenCL device of this machine: once for each kind of memory. Skipped by name where
-//! there is no OpenCL. What this device can do is printed.
+//! there is no OpenCL.
 
 mod common;
 
-use common::{ALL, opened};
-use terrace_device::{Backend, Capabilities};
+use common::opened;
 use terrace_opencl::OpenClMemory;
 use terrace_tests::device::World;
 
 /// Runs a case on a device whose blocks are of this kind.
 fn world(memory: OpenClMemory, case: &dyn Fn(&World<'_>)) {
-    if opened("the_suite", memory).is_some() {
-        let open = |options| opened("the_suite", memory).expect("it opened a moment ago").open_device(options);
+    let thread = std::thread::current();
+    let test = thread.name().filter(|name| name.contains("::")).unwrap_or("the_suite");
+    if opened(test, memory).is_some() {
+        let open = |options| opened(test, memory).expect("it opened a moment ago").open_device(options);
         case(&World { open: &open, bytes: true });
     }
 }
