@@ -153,12 +153,14 @@ fn bytes_go_from_every_side_to_every_side() {
                 assert_eq!(wrong, None, "{memory}: from {from:?} to {to:?}");
                 assert!(read(source).iter().all(|byte| *byte == 9), "{memory}: {from:?}");
                 for (side, at) in [(from, source), (to, target)] {
-                    // SAFETY: made by `take`, and the stream is done.
                     match side {
+                        // SAFETY: made by `take`, and the stream is done.
                         Side::Region(kind) => unsafe { backend.give_back(kind, at, BYTES as u64) }.expect("goes back"),
-                        Side::Program => drop(unsafe {
-                            Box::from_raw(std::ptr::with_exposed_provenance_mut::<[u8; BYTES]>(at as usize))
-                        }),
+                        Side::Program => {
+                            let bytes: *mut [u8; BYTES] = std::ptr::with_exposed_provenance_mut(at as usize);
+                            // SAFETY: as above.
+                            drop(unsafe { Box::from_raw(bytes) });
+                        }
                     }
                 }
             }
