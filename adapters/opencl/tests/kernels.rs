@@ -4,9 +4,7 @@
 mod common;
 
 use common::{ALL, opened};
-use opencl3::command_queue::{
-    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue, release_command_queue, retain_command_queue,
-};
+use opencl3::command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue, retain_command_queue};
 use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::kernel::Kernel;
@@ -282,6 +280,50 @@ fn what_cannot_be_shared_is_refused() {
     assert!(other.take(MemoryKind::Pool, 4096).is_err_and(|fault| fault.reason == FaultReason::Unsupported));
 }
 
+/// Queues of terrace's, of the program's, and those that are gone.
+#[test]
+fn a_wait_for_the_device_is_for_all_queues() {
+    let Some(setup) = program("a_wait_for_the_device_is_for_all_queues", OpenClMemory::Buffers) else { return };
+    let (adopted, shared) = setup.queue();
+    let backend = &setup.backend;
+    let mut buffer = DeviceBuffer::from_slice(&setup.device, shared.stream(), &[1_u32; 64]).expect("room");
+    let view = shared.view_mut(&mut buffer).expect("a view");
+    let event = backend.create_event().expect("an event");
+    // SAFETY: the event was made above, and lives until the end of this test: here and below.
+    let is_done = || unsafe { backend.query(event) }.expect("it says");
+    setup.launch(&adopted, &view, 1, 100_000_000);
+    // SAFETY: a live stream and event: here and below.
+    unsafe { backend.record(event, shared.stream().raw()) }.expect("recorded");
+    assert!(!is_done(), "the kernel takes a while");
+    backend.synchronize().expect("all is done");
+    assert!(is_done(), "the program's queue");
+    for destroy in [false, true] {
+        let stream = backend.create_stream().expect("a stream");
+        // One more reference than terrace has, which this value gives back.
+        let raw = std::ptr::with_exposed_provenance_mut(stream.0 as usize);
+        // SAFETY: a live queue.
+        unsafe { retain_command_queue(raw) }.expect("retained");
+        let queue = CommandQueue::new(raw, 3);
+        // The view is another queue's, which is idle.
+        setup.launch(&queue, &view, 1, 100_000_000);
+        // SAFETY: as above.
+        unsafe { backend.record(event, stream) }.expect("recorded");
+        if destroy {
+            // SAFETY: a live stream, not named again.
+            unsafe { backend.destroy_stream(stream) }.expect("destroyed");
+        }
+        assert!(!is_done(), "the kernel takes a while");
+        backend.synchronize().expect("all is done");
+        assert!(is_done(), "destroyed: {destroy}");
+        if !destroy {
+            // SAFETY: as above.
+            unsafe { backend.destroy_stream(stream) }.expect("destroyed");
+        }
+    }
+    // SAFETY: as above, for the last time.
+    unsafe { backend.destroy_event(event) }.expect("destroyed");
+}
+
 /// An adopted queue is kept while terrace knows it, and let go once the program has let go of it.
 #[test]
 fn adopted_queues_are_let_go() {
@@ -296,26 +338,20 @@ fn adopted_queues_are_let_go() {
         // SAFETY: a live queue.
         unsafe { setup.backend.stream_name(raw) }.expect("adopted").expect("it has a name")
     };
-    let count = |queue: &CommandQueue| queue.reference_count().expect("it counts");
+    // Each queue that is there counts in its context.
+    let queues = || setup.context.reference_count().expect("it counts");
+    let before = queues();
     let (first, second) = (make(), make());
-    assert_eq!((name(&first), name(&first), count(&first)), (name(&first), name(&first), 2));
-    assert_ne!(name(&first), name(&second));
-    // A reference that stays with this test, to see the count.
-    // SAFETY: a live queue.
-    unsafe { retain_command_queue(first.get()) }.expect("retained");
-    let seen = CommandQueue::new(first.get(), 3);
+    let names = [&first, &second, &first].map(name);
+    assert!(names[0] == names[2] && names[0] != names[1], "{names:?}");
+    assert_eq!(first.reference_count().expect("it counts"), 2, "the program and terrace");
     drop(first);
-    _ = name(&make());
-    assert_eq!(count(&seen), 2, "the test has it still");
-    let gone = name(&seen);
-    // SAFETY: as above; it is the reference of `seen`, which is not dropped.
-    unsafe { release_command_queue(seen.get()) }.expect("released");
-    // From here on nothing but terrace has it: the next adoption lets go of it, so that its id is gone, whatever handle comes.
-    let another = make();
-    assert!(name(&another) > gone);
-    std::mem::forget(seen);
+    assert_eq!(queues(), before + 2, "terrace has it");
+    // The next adoption lets go of it; the marker behind its work, once that is done.
+    let third = make();
+    assert!(!names.contains(&name(&third)), "an id is given once");
     setup.backend.synchronize().expect("all is done");
-    assert_eq!(count(&another), 2);
+    assert_eq!(queues(), before + 2, "the second and the third");
 }
 
 #[test]
