@@ -9,6 +9,7 @@ use common::opened;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_device::{Backend, DeviceBuffer, DeviceOptions, MemoryKind};
 use terrace_opencl::{OpenClBackend, OpenClMemory, functions};
 
@@ -44,12 +45,23 @@ fn what_is_told_is_told_again() {
     println!("example: {}", String::from_utf8_lossy(&said));
 }
 
+/// One child or copy at a time: a program that is still open for writing, in a child between its fork and its start, cannot be
+/// started.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What a child says, of this program or a copy.
 fn child(program: &Path, variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(program);
     command.args(["--exact", "what_is_told_is_told_again", "--nocapture"]).env(CHILD, "1");
     command.envs(variables.iter().copied());
-    let output = command.output().expect("it runs");
+    let output = {
+        let _alone = alone();
+        command.output().expect("it runs")
+    };
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && !errors.contains("panicked"), "{text}{errors}");
     text.into_owned()
@@ -76,6 +88,7 @@ impl Folder {
         assert!(!places.is_empty() && from.len() == to.len(), "{} in {}", from.escape_ascii(), of.display());
         places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
         let path = self.0.join(name);
+        let _alone = alone();
         fs::write(&path, bytes).expect("it is written");
         fs::set_permissions(&path, fs::metadata(of).expect("it is there").permissions()).expect("executable");
         path
@@ -189,7 +202,7 @@ fn a_forked_child_is_refused() {
     const TEST: &str = "a_forked_child_is_refused";
     if std::env::var_os(CHILD).is_none() {
         if opened(TEST, OpenClMemory::Buffers).is_some() {
-            let mut command = Command::new(own());
+            let (mut command, _alone) = (Command::new(own()), alone());
             let output = command.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").output().expect("it runs");
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && text.contains("the child ended with 0"), "{text}");

@@ -8,6 +8,7 @@ use opencl3::command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueu
 use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::kernel::Kernel;
+use opencl3::memory::{CL_MEM_MAP_COUNT, get_mem_object_info};
 use opencl3::program::Program;
 use std::ptr::null;
 use std::sync::Arc;
@@ -212,10 +213,18 @@ fn the_host_maps_what_the_device_has() {
         let (queue, shared) = program.queue();
         let mut buffer = DeviceBuffer::from_slice(&program.device, shared.stream(), &[2_u32; 5000]).expect("room");
         program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), 10, 10_000_000);
+        let object = std::ptr::with_exposed_provenance_mut(buffer.block().place().object as usize);
+        let maps = || match memory {
+            OpenClMemory::Buffers => Some(u32::from(get_mem_object_info(object, CL_MEM_MAP_COUNT).expect("it counts"))),
+            _ => None,
+        };
         let mut mapped = shared.map(&mut buffer).expect("mapped");
+        assert_ne!(maps(), Some(0));
         assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
         mapped[1] = 3;
         drop(mapped);
+        shared.stream().synchronize().expect("done");
+        assert!(maps().is_none_or(|maps| maps == 0), "the device has it again");
         program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), 2, 0);
         assert_eq!(buffer.to_vec().expect("read")[..3], [40, 6, 40], "{memory}: the kernel sees what the host wrote");
         assert!(shared.map(buffer.slice_mut(9..9).expect("inside")).expect("no elements").is_empty());
