@@ -7,7 +7,7 @@
 use crate::connection::{handle, number};
 use crate::copies::{self, LocatedMemory, locate};
 use crate::events::ReusedEvent;
-use crate::opencl::OpenClBackend;
+use crate::opencl::{OpenClBackend, OpenClState};
 use crate::queues::finish;
 use crate::regions;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,14 @@ use terrace_device::{
     Backend, Capabilities, Description, Fault, Memory, MemoryKind, MemoryPlace, PrefetchTarget, RawEvent, RawStream,
     meminfo,
 };
+
+impl OpenClBackend {
+    /// The device, refused in a forked child before a lock is touched, which another thread of the parent may have held.
+    #[inline]
+    fn own(&self, call: &'static str) -> Result<&OpenClState, Fault> {
+        self.inner.connection.check_process(call).map(|()| &*self.inner)
+    }
+}
 
 /// The event behind a handle.
 ///
@@ -43,33 +51,37 @@ unsafe impl Backend for OpenClBackend {
     }
 
     fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
-        regions::allocate(&self.inner, kind, bytes)
+        regions::allocate(self.own("take")?, kind, bytes)
     }
 
     unsafe fn give_back(&self, kind: MemoryKind, address: u64, bytes: u64) -> Result<(), Fault> {
+        let inner = self.own("give back")?;
         // SAFETY: the called function has the same contract as this method.
-        unsafe { regions::free(&self.inner, kind, address, bytes) }
+        unsafe { regions::free(inner, kind, address, bytes) }
     }
 
     fn place(&self, address: u64) -> MemoryPlace {
-        match locate(&self.inner, address) {
-            LocatedMemory::Buffer { buffer, offset } => MemoryPlace { object: buffer, offset },
-            LocatedMemory::Svm(_) | LocatedMemory::Host(_) => MemoryPlace { object: 0, offset: address },
+        match self.own("place").map(|inner| locate(inner, address)) {
+            Ok(LocatedMemory::Buffer { buffer, offset }) => MemoryPlace { object: buffer, offset },
+            _ => MemoryPlace { object: 0, offset: address },
         }
     }
 
     fn create_stream(&self) -> Result<RawStream, Fault> {
-        self.inner.queues.create(&self.inner.connection).map(RawStream)
+        let inner = self.own("clCreateCommandQueue")?;
+        inner.queues.create(&inner.connection).map(RawStream)
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        let inner = self.own("clReleaseCommandQueue")?;
         // SAFETY: the called function has the same contract as this method.
-        unsafe { self.inner.queues.destroy(&self.inner.connection, stream.0) }
+        unsafe { inner.queues.destroy(&inner.connection, stream.0) }
     }
 
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        let inner = self.own("clGetCommandQueueInfo")?;
         // SAFETY: the caller promises a live stream.
-        unsafe { self.inner.queues.id(&self.inner.connection, stream.0) }.map(Some)
+        unsafe { inner.queues.id(&inner.connection, stream.0) }.map(Some)
     }
 
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
@@ -78,58 +90,67 @@ unsafe impl Backend for OpenClBackend {
     }
 
     fn synchronize(&self) -> Result<(), Fault> {
-        self.inner.queues.synchronize(&self.inner.connection)
+        let inner = self.own("clFinish")?;
+        inner.queues.synchronize(&inner.connection)
     }
 
     fn create_event(&self) -> Result<RawEvent, Fault> {
-        self.inner.connection.call("create event", |_| 0)?;
+        self.own("create event")?;
         Ok(RawEvent(number(Box::into_raw(Box::<ReusedEvent>::default()))))
     }
 
     unsafe fn destroy_event(&self, raw: RawEvent) -> Result<(), Fault> {
+        let inner = self.own("clReleaseEvent")?;
         // SAFETY: the caller promises a live event.
-        unsafe { event(raw) }.close(&self.inner.connection)?;
+        unsafe { event(raw) }.close(&inner.connection)?;
         // SAFETY: made by `create_event`; the caller promises that no later call names it.
         drop(unsafe { Box::<ReusedEvent>::from_raw(handle(raw.0)) });
         Ok(())
     }
 
     unsafe fn record(&self, raw: RawEvent, stream: RawStream) -> Result<(), Fault> {
+        let inner = self.own("clEnqueueMarkerWithWaitList")?;
         // SAFETY: the caller promises a live event.
         let event = unsafe { event(raw) };
         // SAFETY: the caller promises a live stream.
-        unsafe { event.record(&self.inner.connection, stream.0) }
+        unsafe { event.record(&inner.connection, stream.0) }
     }
 
     unsafe fn query(&self, raw: RawEvent) -> Result<bool, Fault> {
+        let inner = self.own("clGetEventInfo")?;
         // SAFETY: the caller promises a live event.
-        unsafe { event(raw) }.is_done(&self.inner.connection)
+        unsafe { event(raw) }.is_done(&inner.connection)
     }
 
     unsafe fn wait(&self, raw: RawEvent) -> Result<(), Fault> {
+        let inner = self.own("clWaitForEvents")?;
         // SAFETY: the caller promises a live event.
-        unsafe { event(raw) }.wait(&self.inner.connection)
+        unsafe { event(raw) }.wait(&inner.connection)
     }
 
     unsafe fn order(&self, stream: RawStream, raw: RawEvent) -> Result<(), Fault> {
+        let inner = self.own("clEnqueueBarrierWithWaitList")?;
         // SAFETY: the caller promises a live event.
         let event = unsafe { event(raw) };
         // SAFETY: the caller promises a live stream.
-        unsafe { event.order(&self.inner.connection, stream.0) }
+        unsafe { event.order(&inner.connection, stream.0) }
     }
 
     unsafe fn copy(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        let inner = self.own("clEnqueueCopyBuffer")?;
         // SAFETY: the called function has the same contract as this method.
-        unsafe { copies::copy(&self.inner, to, from, bytes, stream.0) }
+        unsafe { copies::copy(inner, to, from, bytes, stream.0) }
     }
 
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault> {
+        let inner = self.own("clEnqueueFillBuffer")?;
         // SAFETY: the called function has the same contract as this method.
-        unsafe { copies::fill(&self.inner, address, value, bytes, stream.0) }
+        unsafe { copies::fill(inner, address, value, bytes, stream.0) }
     }
 
     unsafe fn prefetch(&self, address: u64, bytes: u64, to: PrefetchTarget, stream: RawStream) -> Result<(), Fault> {
+        let inner = self.own("clEnqueueSVMMigrateMem")?;
         // SAFETY: the called function has the same contract as this method.
-        unsafe { copies::prefetch(&self.inner, address, bytes, to, stream.0) }
+        unsafe { copies::prefetch(inner, address, bytes, to, stream.0) }
     }
 }

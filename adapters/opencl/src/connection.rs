@@ -76,9 +76,10 @@ impl Connection {
         handle(self.device)
     }
 
-    /// Whether this process made the connection, not the parent of which it is a forked child.
-    pub fn is_own_process(&self) -> bool {
-        self.process.is_current()
+    /// Returns an error in a forked child, where the driver does not work.
+    #[inline]
+    pub fn check_process(&self, call: &'static str) -> Result<(), Fault> {
+        if self.process.is_current() { Ok(()) } else { Err(Fault::of(call, FaultReason::Forked)) }
     }
 
     /// Runs a call.
@@ -90,9 +91,7 @@ impl Connection {
     /// Runs a call that returns an object, and its code beside it.
     #[inline]
     pub fn made<T>(&self, name: &'static str, call: impl FnOnce(&CoreFunctions, &mut ClCode) -> T) -> Result<T, Fault> {
-        if !self.is_own_process() {
-            return Err(Fault::of(name, FaultReason::Forked));
-        }
+        self.check_process(name)?;
         let mut code = SUCCESS;
         let made = call(&self.functions.core, &mut code);
         check(name, code).map(|()| made)

@@ -56,7 +56,7 @@ impl ReusedEvent {
         })
     }
 
-    /// Waits; a record meanwhile changes nothing of it.
+    /// Waits, without the lock; a record meanwhile changes nothing of it.
     pub fn wait(&self, connection: &Connection) -> Result<(), Fault> {
         let retained = self.with(|marker| match *marker {
             0 => Ok(0),
@@ -68,7 +68,16 @@ impl ReusedEvent {
         }
         // SAFETY: retained above.
         let waited = unsafe { wait(connection, retained) };
-        // SAFETY: as above, once.
+        if waited.is_ok() {
+            // While the reference is held, no other marker has this handle.
+            self.with(|marker| {
+                if *marker == retained {
+                    // SAFETY: the reference that this event had.
+                    _ = unsafe { release(connection, std::mem::take(marker)) };
+                }
+            });
+        }
+        // SAFETY: retained above, once.
         _ = unsafe { release(connection, retained) };
         waited
     }

@@ -5,7 +5,7 @@
 //! Asks from below: the library's functions, a connection, regions and fills.
 
 use crate::connection::{Connection, as_number, devices, handle, number, property};
-use crate::copies::fill;
+use crate::copies::{fill, prefetch};
 use crate::describe::{OpenClDevice, describe};
 use crate::error::OpenClError;
 use crate::functions::loaded;
@@ -17,7 +17,8 @@ use crate::regions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use terrace_device::{
-    Capabilities, Description, Device, DeviceError, DeviceOptions, Fault, FaultReason, MemoryKind, ObjectSpace, insist,
+    Capabilities, Description, Device, DeviceError, DeviceOptions, Fault, FaultReason, MemoryKind, ObjectSpace,
+    PrefetchTarget, insist,
 };
 
 impl OpenClBackend {
@@ -203,7 +204,8 @@ const PROBES: [CapabilityProbe; 7] = [
         without: "host and device must take turns with managed memory",
         run: |inner, about| {
             said(inner.description.capabilities.contains(Capabilities::MANAGED), "there is none")?;
-            said(about.atomics, "it has no atomics on it")
+            said(about.atomics, "it has no atomics on it")?;
+            Ok(try_prefetch(inner)?)
         },
     },
     CapabilityProbe {
@@ -230,6 +232,23 @@ const PROBES: [CapabilityProbe; 7] = [
         run: |_, about| said(about.system, "it has no fine-grained system sharing"),
     },
 ];
+
+/// Moves managed memory there and back.
+fn try_prefetch(inner: &OpenClState) -> Result<(), Fault> {
+    const BYTES: u64 = 4096;
+    let address = regions::allocate(inner, MemoryKind::Managed, BYTES)?;
+    let moved = [PrefetchTarget::Device, PrefetchTarget::Host].into_iter().try_for_each(|to| {
+        // SAFETY: a fresh region, freed below after its work is done; the device's own queue.
+        unsafe { prefetch(inner, address, BYTES, to, inner.queue) }
+    });
+    // SAFETY: the device's own queue.
+    let done = insist(|| unsafe { finish(&inner.connection, inner.queue) });
+    if done.is_ok() {
+        // SAFETY: allocated above; the queue that used it is done.
+        insist(|| unsafe { regions::free(inner, MemoryKind::Managed, address, BYTES) })?;
+    }
+    moved.and(done)
+}
 
 /// Allocates a region, fills it, reads what the host reaches, and frees it.
 fn try_memory(inner: &OpenClState, kind: MemoryKind) -> Result<(), Fault> {

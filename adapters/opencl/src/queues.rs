@@ -223,7 +223,7 @@ unsafe fn release(connection: &Connection, queue: u64) -> Result<(), Fault> {
 /// The queue must be live.
 unsafe fn queue_property(connection: &Connection, queue: u64, which: u32) -> Result<u64, Fault> {
     const CALL: &str = "clGetCommandQueueInfo";
-    connection.call(CALL, |_| 0)?;
+    connection.check_process(CALL)?;
     let bytes = property(CALL, |room, into, size| {
         // SAFETY: the caller promises a live queue; `property` lends `room` bytes.
         unsafe { (connection.functions.core.clGetCommandQueueInfo)(handle(queue), which, room, into, size) }

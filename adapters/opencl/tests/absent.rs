@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use terrace_device::{Backend, DeviceBuffer, DeviceOptions, MemoryKind};
-use terrace_opencl::{OpenClBackend, OpenClMemory, functions};
+use terrace_opencl::{OpenClBackend, OpenClError, OpenClMemory, functions};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
 #[path = "../examples/kernel.rs"]
@@ -26,8 +26,10 @@ const NAME: &str = "libOpenCL.so.1";
 /// In a child: opens a device with each kind of memory, and prints what came of it. Elsewhere: that the answer holds.
 #[test]
 fn what_is_told_is_told_again() {
-    let told =
-        |memory| OpenClBackend::open_with(0, memory).map(|backend| format!("opened {:?}", backend.memory_kind()));
+    let told = |memory| {
+        let backend = OpenClBackend::open_with(0, memory)?;
+        Ok::<_, OpenClError>(format!("opened {:?}, {:?}", backend.memory_kind(), backend.description().capabilities))
+    };
     let (first, again) = (told(OpenClMemory::Buffers), told(OpenClMemory::Buffers));
     assert_eq!(first, again);
     if std::env::var_os(CHILD).is_none() {
@@ -169,6 +171,8 @@ fn a_library_without_a_function_is_told_or_does_without() {
             let svm = function.symbol == "clEnqueueSVMMigrateMem";
             assert!(said.contains("told: opened Buffers"), "{}: {said}", function.symbol);
             assert_eq!(said.contains("told: opened FineSvm"), svm, "{}: {said}", function.symbol);
+            assert!(!said.contains("CONCURRENT_MANAGED"), "it could not be prefetched: {said}");
+            assert_eq!(said.contains("MANAGED"), svm, "{}: {said}", function.symbol);
             assert_eq!(said.contains("has no fine-grained shared virtual memory"), !svm, "{}: {said}", function.symbol);
         }
     }
