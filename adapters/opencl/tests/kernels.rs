@@ -7,11 +7,14 @@ use common::{ALL, opened};
 use opencl3::command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue, retain_command_queue};
 use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
+use opencl3::event::{CL_COMPLETE, cl_event, create_user_event, set_user_event_status};
 use opencl3::kernel::Kernel;
 use opencl3::memory::{CL_MEM_MAP_COUNT, get_mem_object_info};
 use opencl3::program::Program;
 use std::ptr::null;
 use std::sync::Arc;
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
 use terrace_device::{
     Backend, Device, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, MemoryKind, PinnedBuffer, RawStream,
 };
@@ -21,22 +24,45 @@ use terrace_opencl::{KernelArgument, KernelSliceMut, OpenClBackend, OpenClError,
 #[path = "../examples/kernel.rs"]
 mod kernel;
 
-/// `scale` multiplies each element; `slow` does so after a long while, which only one work item spends.
+/// Multiplies each element and adds: two launches do something else in another order.
 const SOURCE: &str = "
-    kernel void scale(global uint *x, uint by) { x[get_global_id(0)] *= by; }
-    kernel void slow(global uint *x, uint by, uint turns) {
+    kernel void scale(global uint *x, uint by, uint plus) {
         size_t i = get_global_id(0);
-        uint y = x[i];
-        for (uint t = 0; i == 0 && t < turns; t++) { y = y * 1664525u + 1013904223u; }
-        x[i] = (y == 0xDEADBEEFu ? 0u : x[i]) * by;
+        x[i] = x[i] * by + plus;
     }
 ";
+
+/// Work that waits for it is not done before it opens, however long the machine takes.
+struct Gate(usize);
+
+impl Gate {
+    fn closed(context: &Context) -> Self {
+        Self(create_user_event(context.get()).expect("an event of the program's").expose_provenance())
+    }
+
+    fn event(&self) -> cl_event {
+        std::ptr::with_exposed_provenance_mut(self.0)
+    }
+
+    fn open(&self) {
+        set_user_event_status(self.event(), CL_COMPLETE).expect("opened");
+    }
+
+    /// Opens it while this thread waits for something else.
+    fn open_soon(&self) -> JoinHandle<()> {
+        let gate = Self(self.0);
+        spawn(move || {
+            sleep(Duration::from_millis(50));
+            gate.open();
+        })
+    }
+}
 
 /// A device with a program's own context, its kernels and a queue of both.
 struct Setup {
     backend: OpenClBackend,
     device: Device,
-    kernels: [Kernel; 2],
+    scale: Kernel,
     context: Context,
 }
 
@@ -45,11 +71,11 @@ fn program(test: &str, memory: OpenClMemory) -> Option<Setup> {
     let id = ClDevice::new(own.device_id());
     let context = Context::from_device(&id).expect("a context");
     let program = Program::create_and_build_from_source(&context, SOURCE, "").expect("it compiles");
-    let kernels = ["scale", "slow"].map(|name| Kernel::create(&program, name).expect("it is there"));
+    let scale = Kernel::create(&program, "scale").expect("it is there");
     // SAFETY: a live context.
     let backend = unsafe { OpenClBackend::from_context(context.get(), id.id(), memory) }.expect("it opens");
     let device = backend.open_device(DeviceOptions::default()).expect("a device");
-    Some(Setup { backend, device, kernels, context })
+    Some(Setup { backend, device, scale, context })
 }
 
 impl Setup {
@@ -62,20 +88,17 @@ impl Setup {
         (queue, shared.expect("adopted"))
     }
 
-    /// Multiplies all elements of a view, by `slow` if there are turns.
-    fn launch(&self, queue: &CommandQueue, view: &KernelSliceMut<'_, u32>, by: u32, turns: u32) {
-        let kernel = &self.kernels[usize::from(turns > 0)];
+    /// Multiplies all elements of a view and adds to them, once the gates are open.
+    fn launch(&self, queue: &CommandQueue, view: &KernelSliceMut<'_, u32>, (by, plus): (u32, u32), gates: &[&Gate]) {
         // SAFETY: the kernel is launched below, on the queue that the view shares.
-        unsafe { view.set_arg(kernel.get(), 0) }.expect("an argument");
-        // SAFETY: both kernels take a number here.
-        unsafe { kernel.set_arg(1, &by) }.expect("an argument");
-        if turns > 0 {
-            // SAFETY: `slow` takes a number here.
-            unsafe { kernel.set_arg(2, &turns) }.expect("an argument");
-        }
-        let size = [view.bytes() / 4];
+        unsafe { view.set_arg(self.scale.get(), 0) }.expect("an argument");
+        // SAFETY: the kernel takes a number here.
+        unsafe { self.scale.set_arg(1, &by) }.expect("an argument");
+        // SAFETY: as above.
+        unsafe { self.scale.set_arg(2, &plus) }.expect("an argument");
+        let (size, waits): (_, Vec<_>) = ([view.bytes() / 4], gates.iter().map(|gate| gate.event()).collect());
         // SAFETY: each work item touches its element of the view.
-        unsafe { queue.enqueue_nd_range_kernel(kernel.get(), 1, null(), size.as_ptr(), null(), &[]) }
+        unsafe { queue.enqueue_nd_range_kernel(self.scale.get(), 1, null(), size.as_ptr(), null(), &waits) }
             .expect("a launch");
     }
 }
@@ -109,11 +132,11 @@ fn kernels_run_on_sub_allocations_of_one_segment() {
             let view = shared.view_mut(buffer).expect("a view");
             let is_buffer = matches!(view.argument(), KernelArgument::Buffer(_));
             assert_eq!(is_buffer, memory == OpenClMemory::Buffers, "{memory}");
-            program.launch(&queue, &view, by, 0);
+            program.launch(&queue, &view, (by, 1), &[]);
         }
         for ((buffer, by), len) in buffers.iter().zip(2..).zip(lengths) {
             let read = buffer.to_vec().expect("read");
-            assert!(read.len() == len && read.iter().all(|x| *x == 3 * by), "{memory}: no other buffer's elements");
+            assert!(read.len() == len && read.iter().all(|x| *x == 3 * by + 1), "{memory}: no other buffer's elements");
         }
     }
 }
@@ -126,7 +149,7 @@ fn a_view_is_its_slice_alone() {
         let mut buffer = DeviceBuffer::from_slice(&program.device, shared.stream(), &[1_u32; 4096]).expect("room");
         // 1 KiB from the start: a multiple of what sub-buffers are aligned to, on PoCL and GPUs.
         let view = shared.view_mut(buffer.slice_mut(256..512).expect("inside")).expect("a view");
-        program.launch(&queue, &view, 5, 0);
+        program.launch(&queue, &view, (5, 0), &[]);
         drop(view);
         let empty = shared.view(buffer.slice(7..7).expect("inside")).expect("no elements");
         assert_eq!((empty.argument(), empty.bytes()), (KernelArgument::Buffer(std::ptr::null_mut()), 0));
@@ -139,7 +162,7 @@ fn a_view_is_its_slice_alone() {
     }
 }
 
-/// A slow kernel on one queue, work that depends on it on another: without the event between them the second would be done first.
+/// A kernel that is held up on one queue, one on its result on another: without the event between them the second would be first.
 #[test]
 fn work_on_another_queue_begins_after_the_event() {
     for memory in ALL {
@@ -153,19 +176,21 @@ fn work_on_another_queue_begins_after_the_event() {
             // SAFETY: the event was made above.
             assert_eq!(unsafe { backend.query(event) }, Ok(true), "nothing was recorded");
             let view = on_first.view_mut(&mut buffer).expect("a view");
-            program.launch(&first, &view, 7, 100_000_000);
+            let gate = Gate::closed(&program.context);
+            program.launch(&first, &view, (7, 1), &[&gate]);
             // SAFETY: event and stream are live.
             unsafe { backend.record(event, on_first.stream().raw()) }.expect("recorded");
             // SAFETY: the event was made above.
-            assert_eq!(unsafe { backend.query(event) }, Ok(false), "the kernel takes a while");
+            assert_eq!(unsafe { backend.query(event) }, Ok(false), "the kernel is held up");
             drop(view);
             // The view orders the second queue behind the buffer's own, which is the first.
             let view = on_second.view_mut(&mut buffer).expect("a view");
-            program.launch(&second, &view, 11, 0);
+            program.launch(&second, &view, (11, 5), &[]);
             // SAFETY: the event was made above.
             assert_eq!(unsafe { backend.query(event) }, Ok(false), "the thread did not wait");
             drop(view);
-            assert_eq!(buffer.to_vec().expect("read"), [77; 64], "{memory}");
+            gate.open();
+            assert_eq!(buffer.to_vec().expect("read"), [(7 + 1) * 11 + 5; 64], "{memory}");
             // SAFETY: the event was made above.
             assert_eq!(unsafe { backend.wait(event) }, Ok(()));
             // SAFETY: as above, for the last time.
@@ -187,7 +212,8 @@ fn a_queue_waits_for_an_event_and_its_thread_does_not() {
     let (event, later) = (backend.create_event().expect("an event"), backend.create_stream().expect("a stream"));
     let address = buffer.address();
     let view = on_first.view_mut(&mut buffer).expect("a view");
-    program.launch(&first, &view, 7, 100_000_000);
+    let gate = Gate::closed(&program.context);
+    program.launch(&first, &view, (7, 0), &[&gate]);
     // SAFETY: event and stream are live, here and below; both buffers stay until the stream is done.
     unsafe { backend.record(event, on_first.stream().raw()) }.expect("recorded");
     // SAFETY: as above.
@@ -199,7 +225,9 @@ fn a_queue_waits_for_an_event_and_its_thread_does_not() {
     // Destroyed with its work in flight, for which a wait for the whole device waits.
     // SAFETY: made above, and not named again.
     unsafe { backend.destroy_stream(later) }.expect("destroyed");
+    let opener = gate.open_soon();
     backend.synchronize().expect("all is done");
+    opener.join().expect("it was opened");
     drop(view);
     assert_eq!(copy.to_vec().expect("read"), [7; 64]);
     // SAFETY: as above, for the last time.
@@ -212,7 +240,9 @@ fn the_host_maps_what_the_device_has() {
         let Some(program) = program("the_host_maps_what_the_device_has", memory) else { return };
         let (queue, shared) = program.queue();
         let mut buffer = DeviceBuffer::from_slice(&program.device, shared.stream(), &[2_u32; 5000]).expect("room");
-        program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), 10, 10_000_000);
+        let gate = Gate::closed(&program.context);
+        program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), (10, 0), &[&gate]);
+        let opener = gate.open_soon();
         let object = std::ptr::with_exposed_provenance_mut(buffer.block().place().object as usize);
         let maps = || match memory {
             OpenClMemory::Buffers => Some(u32::from(get_mem_object_info(object, CL_MEM_MAP_COUNT).expect("it counts"))),
@@ -221,11 +251,12 @@ fn the_host_maps_what_the_device_has() {
         let mut mapped = shared.map(&mut buffer).expect("mapped");
         assert_ne!(maps(), Some(0));
         assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
+        opener.join().expect("it was opened");
         mapped[1] = 3;
         drop(mapped);
         shared.stream().synchronize().expect("done");
         assert!(maps().is_none_or(|maps| maps == 0), "the device has it again");
-        program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), 2, 0);
+        program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), (2, 0), &[]);
         assert_eq!(buffer.to_vec().expect("read")[..3], [40, 6, 40], "{memory}: the kernel sees what the host wrote");
         assert!(shared.map(buffer.slice_mut(9..9).expect("inside")).expect("no elements").is_empty());
     }
@@ -300,12 +331,15 @@ fn a_wait_for_the_device_is_for_all_queues() {
     let event = backend.create_event().expect("an event");
     // SAFETY: the event was made above, and lives until the end of this test: here and below.
     let is_done = || unsafe { backend.query(event) }.expect("it says");
-    setup.launch(&adopted, &view, 1, 100_000_000);
+    let gate = Gate::closed(&setup.context);
+    setup.launch(&adopted, &view, (1, 1), &[&gate]);
     // SAFETY: a live stream and event: here and below.
     unsafe { backend.record(event, shared.stream().raw()) }.expect("recorded");
-    assert!(!is_done(), "the kernel takes a while");
+    assert!(!is_done(), "the kernel is held up");
+    let opener = gate.open_soon();
     backend.synchronize().expect("all is done");
     assert!(is_done(), "the program's queue");
+    opener.join().expect("it was opened");
     for destroy in [false, true] {
         let stream = backend.create_stream().expect("a stream");
         // One more reference than terrace has, which this value gives back.
@@ -314,16 +348,19 @@ fn a_wait_for_the_device_is_for_all_queues() {
         unsafe { retain_command_queue(raw) }.expect("retained");
         let queue = CommandQueue::new(raw, 3);
         // The view is another queue's, which is idle.
-        setup.launch(&queue, &view, 1, 100_000_000);
+        let gate = Gate::closed(&setup.context);
+        setup.launch(&queue, &view, (1, 1), &[&gate]);
         // SAFETY: as above.
         unsafe { backend.record(event, stream) }.expect("recorded");
         if destroy {
             // SAFETY: a live stream, not named again.
             unsafe { backend.destroy_stream(stream) }.expect("destroyed");
         }
-        assert!(!is_done(), "the kernel takes a while");
+        assert!(!is_done(), "the kernel is held up");
+        let opener = gate.open_soon();
         backend.synchronize().expect("all is done");
         assert!(is_done(), "destroyed: {destroy}");
+        opener.join().expect("it was opened");
         if !destroy {
             // SAFETY: as above.
             unsafe { backend.destroy_stream(stream) }.expect("destroyed");
