@@ -7,7 +7,7 @@ use common::{ALL, opened};
 use opencl3::command_queue::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CommandQueue, retain_command_queue};
 use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
-use opencl3::event::{CL_COMPLETE, cl_event, create_user_event, set_user_event_status};
+use opencl3::event::{CL_COMPLETE, cl_event, create_user_event, release_event, retain_event, set_user_event_status};
 use opencl3::kernel::Kernel;
 use opencl3::memory::{CL_MEM_MAP_COUNT, get_mem_object_info};
 use opencl3::program::Program;
@@ -50,11 +50,20 @@ impl Gate {
 
     /// Opens it while this thread waits for something else.
     fn open_soon(&self) -> JoinHandle<()> {
+        // SAFETY: a live event, of which the thread has one more reference.
+        unsafe { retain_event(self.event()) }.expect("retained");
         let gate = Self(self.0);
         spawn(move || {
             sleep(Duration::from_millis(50));
             gate.open();
         })
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // SAFETY: the reference of this value.
+        unsafe { release_event(self.event()) }.expect("released");
     }
 }
 
