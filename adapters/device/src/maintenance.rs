@@ -55,7 +55,7 @@ impl Device {
     /// high or critical, and those of the options when it falls.
     pub fn adapt(&self) {
         let options = self.service.options();
-        let (min, max) = (options.cached / 16, options.cached.saturating_mul(16));
+        let (min, max) = (options.stream_cache / 16, options.stream_cache.saturating_mul(16));
         self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 

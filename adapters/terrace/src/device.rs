@@ -16,7 +16,7 @@ use crate::config::{Builder, Config, ConfigError};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
-use terrace_core::settings::{DEBUG, GRANULE, Surface, Value};
+use terrace_core::settings::{self, GRANULE, Spec, Surface, Value};
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
@@ -193,15 +193,18 @@ impl From<DeviceError> for CudaError {
     }
 }
 
-/// Converts a configuration; options that it lacks have the values of [`DeviceOptions::default`].
+/// Converts a configuration.
 impl From<&Config> for DeviceOptions {
     fn from(config: &Config) -> Self {
-        let own = Self::default();
+        let of = |spec: Spec| config.settings().of(&spec);
+        // A device has a granule of its own where none was chosen.
+        let granule = config.settings().get(&GRANULE).map_or_else(|| Self::default().granule, Value::number);
         Self {
+            origin: PoolOrigin::ALL[of(settings::ORIGIN).word()],
             capacity: config.capacity,
             device_fraction: config.device_fraction,
             min_free: config.min_free,
-            granule: config.settings().get(&GRANULE).map_or(own.granule, Value::number),
+            granule,
             small_threshold: config.small_threshold,
             pooled_per_bucket: config.pooled_per_bucket,
             segment: config.segment,
@@ -209,8 +212,16 @@ impl From<&Config> for DeviceOptions {
             pressure: config.pressure,
             strategy: config.strategy,
             fallback: config.fallback,
-            debug: config.settings().of(&DEBUG).switches(),
-            ..own
+            stream_cache: of(settings::STREAM_CACHE).number(),
+            coalesce: of(settings::COALESCE).number(),
+            adapt: of(settings::ADAPT).is_on(),
+            keep: of(settings::KEEP).number(),
+            idle: of(settings::IDLE).number() as u32,
+            largest_handle: of(settings::LARGEST_HANDLE).number(),
+            move_above: of(settings::MOVE_ABOVE).share(),
+            peers: of(settings::PEERS).is_on(),
+            blocks: of(settings::BLOCKS).number() as usize,
+            debug: of(settings::DEBUG).switches(),
         }
     }
 }
