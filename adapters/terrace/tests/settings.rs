@@ -46,7 +46,10 @@ fn what_is_kept_and_what_goes_back_when_idle_is_as_said() {
         device.maintain_at(start);
         drop([8192; 8].map(|bytes| device.allocate(&stream, bytes).expect("a block")));
         let pooled = device.stats().pool.pooled;
-        drop([device.allocate(&stream, 8 * MIB).expect("a block"), device.allocate(&stream, 60 * MIB).expect("a block")]);
+        drop([
+            device.allocate(&stream, 8 * MIB).expect("a block"),
+            device.allocate(&stream, 60 * MIB).expect("a block"),
+        ]);
         for seconds in [1, 2] {
             device.maintain_at(start + Duration::from_secs(seconds));
         }

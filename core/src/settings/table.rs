@@ -152,8 +152,7 @@ pub const ORIGIN: Spec =
 /// Most bytes that a stream keeps in its cache.
 ///
 /// A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
-pub const STREAM_CACHE: Spec =
-    row("stream_cache", &[Device], ANY, Number(64 << 10)).variable("TERRACE_STREAM_CACHE");
+pub const STREAM_CACHE: Spec = row("stream_cache", &[Device], ANY, Number(64 << 10)).variable("TERRACE_STREAM_CACHE");
 
 /// Most bytes that the caches of all streams of a device hold.
 ///

@@ -94,7 +94,8 @@ fn configurations_have_the_rows_and_each_preset_its_profile() {
 #[test]
 fn each_variable_of_a_configuration_changes_it() {
     for spec in Config::default().rows().map(|row| row.spec) {
-        let texts = ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "off", "worst", "never", "lru", "threads", "stats", "pages"];
+        let texts =
+            ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "off", "worst", "never", "lru", "threads", "stats", "pages"];
         let changes = |text: &&&str| spec.parse(text).is_ok_and(|value| value != spec.default);
         let text = texts.iter().find(changes).unwrap_or_else(|| panic!("a value for {}", spec.name));
         let variable = spec.variable.expect("a variable").into();
