@@ -2,7 +2,7 @@
 
 use crate::handles::Simulated;
 use crate::workout::{with_region, with_stream, workout};
-use terrace_cuda::{Cuda, OpenError, Version};
+use terrace_cuda::{Cuda, OpenErrorReason, Version};
 use terrace_device::{Backend, Capabilities, Fault, FaultReason, MemoryKind, meminfo};
 use terrace_tests::simcuda::Simulator;
 
@@ -70,7 +70,7 @@ fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
         let opened = Cuda::open(0);
         assert_eq!(opened.is_ok(), opens, "{code}");
         if let Err(error) = opened {
-            assert!(matches!(&error, OpenError::Driver(fault) if fault.is_fatal()), "{error}");
+            assert!(matches!(&error.reason, OpenErrorReason::Driver(fault) if fault.is_fatal()), "{error}");
         }
         session.fail("*", 0, 0);
     }
@@ -80,18 +80,24 @@ fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
 fn what_cannot_be_opened_is_told() {
     {
         let _session = Simulator::exclusive(&profile("none"));
-        assert_eq!(Cuda::open(0).expect_err("no device"), OpenError::NoDevice { ordinal: 0, found: 0 });
+        assert_eq!(Cuda::open(0).expect_err("no device").reason, OpenErrorReason::NoDevice { ordinal: 0, found: 0 });
         assert_eq!(Cuda::count(), Ok(0));
     }
     {
         let _session = Simulator::exclusive(&profile("two-peers"));
         assert_eq!(Cuda::count(), Ok(2));
-        assert_eq!(Cuda::open(2).expect_err("two devices"), OpenError::NoDevice { ordinal: 2, found: 2 });
-        assert_eq!(Cuda::open(u32::MAX).expect_err("two devices"), OpenError::NoDevice { ordinal: u32::MAX, found: 2 });
+        assert_eq!(Cuda::open(2).expect_err("two devices").reason, OpenErrorReason::NoDevice { ordinal: 2, found: 2 });
+        assert_eq!(
+            Cuda::open(u32::MAX).expect_err("two devices").reason,
+            OpenErrorReason::NoDevice { ordinal: u32::MAX, found: 2 }
+        );
     }
     let _session = Simulator::exclusive(r#"{"profile":"old","driver":11030}"#);
     let version = Version { major: 11, minor: 3 };
-    assert_eq!(Cuda::open(0).expect_err("an old driver"), OpenError::DriverTooOld { version, needed: Version::NEEDED });
+    assert_eq!(
+        Cuda::open(0).expect_err("an old driver").reason,
+        OpenErrorReason::DriverTooOld { version, needed: Version::NEEDED }
+    );
 }
 
 #[test]
