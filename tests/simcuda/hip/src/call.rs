@@ -24,7 +24,7 @@ thread_local! {
     static DEVICE: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Each device's primary context; 0 before its first use, and after [`simhip_end`].
+/// Each device's primary context; 0 before its first use, and after `simhip_end`.
 static PRIMARY: Mutex<[Handle; DEVICES]> = Mutex::new([0; DEVICES]);
 
 /// C functions that return a code.
@@ -95,7 +95,7 @@ pub fn set_device(device: i32, found: i32) -> Code {
     SUCCESS
 }
 
-/// The device's primary context, retained until [`simhip_end`].
+/// The device's primary context, retained until `simhip_end`.
 pub fn primary(device: i32) -> Result<Handle, Code> {
     let mut all = PRIMARY.lock();
     let context = usize::try_from(device).ok().and_then(|device| all.get_mut(device)).ok_or(INVALID_DEVICE)?;
