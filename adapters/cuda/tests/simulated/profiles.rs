@@ -3,7 +3,7 @@
 use crate::handles::Simulated;
 use crate::workout::{with_region, with_stream, workout};
 use terrace_cuda::{Cuda, OpenErrorReason, Version};
-use terrace_device::{Backend, Capabilities, Fault, FaultReason, MemoryKind, meminfo};
+use terrace_device::{Backend, Capabilities, Fault, FaultReason, MemoryKind, Visibility, meminfo};
 use terrace_tests::simcuda::Simulator;
 
 const MIB: u64 = 1 << 20;
@@ -39,6 +39,7 @@ fn each_machine_has_what_it_has() {
         ("thor", usual() | shared() | Capabilities::PAGEABLE),
         ("gb10", usual() | shared() | Capabilities::PAGEABLE),
         ("wsl2", usual() - Capabilities::CONCURRENT_MANAGED),
+        ("windows", usual() - Capabilities::CONCURRENT_MANAGED),
         ("vgpu", usual() - virtual_machine),
         ("two-peers", usual() | Capabilities::PEERS),
         ("two-strangers", usual()),
@@ -57,6 +58,33 @@ fn each_machine_has_what_it_has() {
         let can = found.capabilities.bits().count_ones() as usize;
         assert_eq!(can + found.notes.len(), 13, "{name}: {:#?}", found.notes);
         workout(&cuda).expect(name);
+    }
+}
+
+/// What a machine's driver says decides who sees a write, and a note says why it is not more.
+#[test]
+fn a_write_is_seen_where_the_machine_lets_it_be() {
+    let machines = [
+        // Linux with a GPU of its own memory; on chips whose GPU reads the host's page tables.
+        (r#"{"profile": "discrete"}"#, Visibility::System, None),
+        (r#"{"profile": "thor"}"#, Visibility::System, None),
+        (r#"{"profile": "gb10"}"#, Visibility::System, None),
+        // Jetson: the GPU reads the processor's caches, or it does not (no registration is what its driver then says).
+        (r#"{"profile": "orin"}"#, Visibility::Device, Some("take turns with managed memory")),
+        (r#"{"profile": "orin", "register": false}"#, Visibility::Device, Some("own memory cannot be pinned")),
+        (r#"{"profile": "wsl2"}"#, Visibility::Device, Some("take turns with managed memory")),
+        (r#"{"profile": "windows"}"#, Visibility::Device, Some("take turns with managed memory")),
+        (r#"{"profile": "vgpu"}"#, Visibility::Copies, Some("there is no managed memory")),
+        // What the driver says, and then refuses, is not there.
+        (r#"{"profile": "discrete", "managed": false}"#, Visibility::Copies, Some("there is no managed memory")),
+    ];
+    for (machine, visibility, note) in machines {
+        let _session = Simulator::exclusive(machine);
+        let cuda = Cuda::open(0).expect(machine);
+        let description = cuda.description();
+        assert_eq!(description.capabilities.visibility(), visibility, "{machine}: {:#?}", description.notes);
+        let told = note.is_none_or(|note| description.notes.iter().any(|told| told.contains(note)));
+        assert!(told, "{machine}: {note:?} in {:#?}", description.notes);
     }
 }
 
