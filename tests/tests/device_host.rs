@@ -241,7 +241,7 @@ fn what_no_free_can_serve_is_refused_at_once() {
 /// A device of 32 MiB whose streams cache up to 1 MiB, in blocks of 64 KiB at most.
 fn caching(change: impl FnOnce(&mut DeviceOptions)) -> Device {
     let mut options = DeviceOptions { capacity: 32 * MIB, blocks: 1 << 12, ..DeviceOptions::default() };
-    options = DeviceOptions { cached: MIB, pooled_per_bucket: 1 << 10, small_threshold: 64 << 10, ..options };
+    options = DeviceOptions { stream_cache: MIB, pooled_per_bucket: 1 << 10, small_threshold: 64 << 10, ..options };
     change(&mut options);
     Device::open(HostBackend::with_total(1 << 30), options).expect("valid options")
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use terrace::Config;
 use terrace::config::{ConfigError, DirectoryConfig};
-use terrace_core::settings::{self, Spec, Surface, TABLE};
+use terrace_core::settings::{self, Spec, Surface};
 
 /// What holds. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
@@ -70,24 +70,9 @@ fn report(args: &ConfigArgs) -> Result<ConfigReport, ConfigError> {
     for surface in [Surface::Host, Surface::Torch] {
         for spec in settings::of(surface) {
             let spec = spec.of(surface.profile());
-            // What only a device has, and PyTorch's names for what stands above.
             rows.push(by_variable(&spec, surface)?);
         }
     }
-    let only_in_code = |spec: &&Spec| {
-        !spec
-            .surfaces
-            .iter()
-            .any(|surface| [Surface::Config, Surface::Manager, Surface::Host, Surface::Torch].contains(surface))
-    };
-    rows.extend(TABLE.iter().filter(only_in_code).map(|spec| Row {
-        name: spec.name,
-        value: spec.text(spec.of(Surface::Device.profile()).default).to_string(),
-        from: "default; set in code".into(),
-        variable: None,
-        allowed: spec.allowed.to_string(),
-        acts_on: acts_on(spec),
-    }));
     let (preset, from) = config.preset();
     let directories = config.directories().to_vec();
     let preset_from = from.to_string();

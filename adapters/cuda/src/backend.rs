@@ -293,7 +293,7 @@ unsafe impl Backend for Cuda {
         }
         let peers = self.primary.functions.peers.as_ref().map_err(missing_fault)?;
         if !self.can_reach(ordinal)? {
-            return Err(Fault::of(CALL, FaultReason::Unsupported));
+            return Err(self.primary.fault(CALL, FaultReason::Unsupported));
         }
         let other = self.peer_context(ordinal)?.context();
         self.primary.call(CALL, |_| {

@@ -17,11 +17,6 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use terrace_device::{Fault, FaultReason, insist};
 use terrace_guard::Process;
 
-/// Turns the result code of a driver call into a `Result`.
-pub fn check(call: &'static str, code: Code) -> Result<(), Fault> {
-    if code == result_codes::SUCCESS { Ok(()) } else { Err(result_codes::fault(call, code)) }
-}
-
 /// Turns a driver handle into a number; this crate never dereferences handles.
 pub fn number<T>(handle: *mut T) -> u64 {
     handle.expose_provenance() as u64
@@ -49,7 +44,7 @@ impl PrimaryContext {
         let mut context = null_mut();
         // SAFETY: the out parameter lives through the call.
         let code = unsafe { (functions.core.cuDevicePrimaryCtxRetain)(&raw mut context, device) };
-        check("cuDevicePrimaryCtxRetain", code)?;
+        functions.check("cuDevicePrimaryCtxRetain", code)?;
         Ok(Self { functions, device, context: number(context), process })
     }
 
@@ -66,14 +61,20 @@ impl PrimaryContext {
     /// Returns an error in a forked child, where the driver does not work.
     #[inline]
     pub fn check_process(&self, call: &'static str) -> Result<(), Fault> {
-        if self.is_own_process() { Ok(()) } else { Err(Fault::of(call, FaultReason::Forked)) }
+        if self.is_own_process() { Ok(()) } else { Err(self.fault(call, FaultReason::Forked)) }
+    }
+
+    /// A fault of a call, by CUDA's name, that the driver did not tell.
+    #[cold]
+    pub fn fault(&self, call: &'static str, reason: FaultReason) -> Fault {
+        Fault::of(self.functions.dialect.name(call), reason)
     }
 
     /// Runs a call with the context current on the calling thread.
     #[inline]
     pub fn call(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> Code) -> Result<(), Fault> {
         let _current = CurrentContext::enter(self, name)?;
-        check(name, call(&self.functions.core))
+        self.functions.check(name, call(&self.functions.core))
     }
 
     /// Like [`call`](Self::call), for calls that would break a capture in "global" mode.
@@ -84,7 +85,7 @@ impl PrimaryContext {
     pub fn call_relaxed(&self, name: &'static str, call: impl FnOnce(&CoreFunctions) -> Code) -> Result<(), Fault> {
         let _current = CurrentContext::enter(self, name)?;
         let _relaxed = RelaxedCapture::begin(self.functions);
-        check(name, call(&self.functions.core))
+        self.functions.check(name, call(&self.functions.core))
     }
 
     /// Runs a call that works on a device, whatever context is current.
@@ -94,7 +95,7 @@ impl PrimaryContext {
     #[inline]
     pub fn call_on_device(&self, name: &'static str, mut call: impl FnMut() -> Code) -> Result<(), Fault> {
         self.check_process(name)?;
-        match check(name, call()) {
+        match self.functions.check(name, call()) {
             Err(fault) if fault.is_fatal() && self.is_other_current() => self.call_relaxed(name, |_| call()),
             done => done,
         }
@@ -123,13 +124,13 @@ impl PrimaryContext {
         let mut current = null_mut();
         // SAFETY: the out parameter lives through the call.
         let code = unsafe { (self.functions.core.cuCtxGetCurrent)(&raw mut current) };
-        check("cuCtxGetCurrent", code).map(|()| current)
+        self.functions.check("cuCtxGetCurrent", code).map(|()| current)
     }
 
     fn set_current(&self, context: CUcontext) -> Result<(), Fault> {
         // SAFETY: either our own context, retained while `self` lives, or a handle that the driver returned as current.
         let code = unsafe { (self.functions.core.cuCtxSetCurrent)(context) };
-        check("cuCtxSetCurrent", code)
+        self.functions.check("cuCtxSetCurrent", code)
     }
 }
 
@@ -140,7 +141,7 @@ impl Drop for PrimaryContext {
             let _ = insist(|| {
                 // SAFETY: balances the one call in `retain`; a refused release releases nothing, so a retry is sound.
                 let code = unsafe { (self.functions.core.cuDevicePrimaryCtxRelease_v2)(self.device) };
-                check("cuDevicePrimaryCtxRelease_v2", code)
+                self.functions.check("cuDevicePrimaryCtxRelease_v2", code)
             });
         }
     }
@@ -217,5 +218,5 @@ pub fn device(functions: &DriverFunctions, ordinal: u32) -> Result<i32, Fault> {
     let mut device = 0;
     // SAFETY: the out parameter lives through the call.
     let code = unsafe { (functions.core.cuDeviceGet)(&raw mut device, ordinal.cast_signed()) };
-    check("cuDeviceGet", code).map(|()| device)
+    functions.check("cuDeviceGet", code).map(|()| device)
 }

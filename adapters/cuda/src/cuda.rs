@@ -8,7 +8,7 @@ use crate::result_codes;
 use std::sync::OnceLock;
 use terrace_device::{Description, Fault};
 
-/// A CUDA device, and a reference to its primary context.
+/// A CUDA device, and a reference to its primary context; or a device of a driver that mirrors CUDA's.
 ///
 /// The caller must free all memory, streams and events before dropping this value. Whatever is not freed stays
 /// allocated until the last library of the process releases the primary context.
@@ -35,8 +35,8 @@ impl Cuda {
         if ordinal == self.description.ordinal {
             return Ok(&self.primary);
         }
-        let slot =
-            self.peers.get(ordinal as usize).ok_or(result_codes::fault("cuDeviceGet", result_codes::INVALID_DEVICE))?;
+        let unknown = || self.primary.functions.dialect.fault("cuDeviceGet", result_codes::INVALID_DEVICE);
+        let slot = self.peers.get(ordinal as usize).ok_or_else(unknown)?;
         if let Some(peer) = slot.get() {
             return Ok(peer);
         }

@@ -3,40 +3,23 @@
 //! Promises upward: an error names what failed, in which driver call, and what to install or do about it. An error owns
 //! its data: it can be stored, compared and displayed without a driver.
 
-use crate::result_codes;
+use crate::dialect::{Dialect, Version};
 use std::fmt;
 use terrace_device::Fault;
 
-/// A version of CUDA; a driver reports the newest version that it supports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
-    /// The major number: 12 in CUDA 12.8.
-    pub major: u32,
-    /// The minor number: 8 in CUDA 12.8.
-    pub minor: u32,
-}
-
-impl Version {
-    /// The oldest supported version, the first with driver pools and page mapping.
-    pub const NEEDED: Self = Self { major: 11, minor: 4 };
-
-    /// Parses the driver's number: 12080 is 12.8.
-    pub(crate) fn from_number(number: i32) -> Self {
-        let number = number.unsigned_abs();
-        Self { major: number / 1000, minor: number % 1000 / 10 }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
 /// Why a device could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError {
+    /// The driver, whose functions and versions the reason names.
+    pub driver: &'static Dialect,
+    /// What failed.
+    pub reason: OpenErrorReason,
+}
+
+/// What failed when a device was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenErrorReason {
     /// The driver's library is missing, or this process cannot load it.
     NoLibrary {
         /// File names that the loader tried, the most common first.
@@ -49,7 +32,7 @@ pub enum OpenError {
         /// Number of devices that the driver has.
         found: u32,
     },
-    /// The driver is older than [`Version::NEEDED`].
+    /// The driver is older than what is supported.
     DriverTooOld {
         /// The version that the driver supports.
         version: Version,
@@ -60,45 +43,45 @@ pub enum OpenError {
     MissingSymbol {
         /// The exported name of the function.
         symbol: &'static str,
-        /// The version of CUDA that introduced the function.
+        /// The version that introduced the function.
         since: &'static str,
     },
     /// The driver refused a call.
     Driver(Fault),
 }
 
-/// Advice on what to install, which ends every message about a driver that is missing or too old.
-const INSTALL: &str = "install NVIDIA's driver for CUDA 11.4 or newer (Linux: the distribution's package of the NVIDIA driver; \
-    a container: start it with its devices, `--gpus all`; WSL2: the driver on the Windows side; Jetson: JetPack)";
-
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLibrary { searched } => {
+        let Dialect { platform, install, unseen, advice, .. } = self.driver;
+        match &self.reason {
+            OpenErrorReason::NoLibrary { searched } => {
                 let shown = searched.len().min(3);
-                write!(f, "no CUDA driver: there is no {}", searched[..shown].join(", "))?;
+                write!(f, "no {platform} driver: there is no {}", searched[..shown].join(", "))?;
                 match searched.len() - shown {
                     0 => {}
                     more => write!(f, " (nor {more} other names)")?,
                 }
-                write!(f, " where this system looks for libraries; {INSTALL}, or use the host backend")
+                write!(f, " where this system looks for libraries; {install}, or use the host backend")
             }
-            Self::NoDevice { found: 0, .. } => f.write_str(
-                "the CUDA driver sees no device: look at `nvidia-smi -L` and at CUDA_VISIBLE_DEVICES, give a container its \
-                 devices, or use the host backend",
+            OpenErrorReason::NoDevice { found: 0, .. } => write!(
+                f,
+                "the {platform} driver sees no device: {unseen}, give a container its devices, or use the host backend",
             ),
-            Self::NoDevice { ordinal, found } => {
-                write!(f, "there is no CUDA device {ordinal}: the driver sees {found}, the last one is {}", found - 1)
+            OpenErrorReason::NoDevice { ordinal, found } => {
+                let last = found - 1;
+                write!(f, "there is no {platform} device {ordinal}: the driver sees {found}, the last one is {last}")
             }
-            Self::DriverTooOld { version, needed } => {
-                write!(f, "the CUDA driver is too old: it offers CUDA {version}, needed is {needed}; {INSTALL}")
-            }
-            Self::MissingSymbol { symbol, since } => {
-                write!(f, "the CUDA driver's library has no function {symbol}, which came with CUDA {since}; {INSTALL}")
-            }
-            Self::Driver(fault) => {
-                write!(f, "the CUDA device could not be opened: {fault}")?;
-                match result_codes::advice(fault.code) {
+            OpenErrorReason::DriverTooOld { version, needed } => write!(
+                f,
+                "the {platform} driver is too old: it offers {platform} {version}, needed is {needed}; {install}",
+            ),
+            OpenErrorReason::MissingSymbol { symbol, since } => write!(
+                f,
+                "the {platform} driver's library has no function {symbol}, which came with {platform} {since}; {install}",
+            ),
+            OpenErrorReason::Driver(fault) => {
+                write!(f, "the {platform} device could not be opened: {fault}")?;
+                match advice(fault.code) {
                     "" => Ok(()),
                     advice => write!(f, "; {advice}"),
                 }
@@ -109,22 +92,17 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Driver(fault) => Some(fault),
+        match &self.reason {
+            OpenErrorReason::Driver(fault) => Some(fault),
             _ => None,
         }
-    }
-}
-
-impl From<Fault> for OpenError {
-    fn from(fault: Fault) -> Self {
-        Self::Driver(fault)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::CUDA;
 
     #[test]
     fn versions() {
@@ -137,16 +115,17 @@ mod tests {
     #[test]
     fn messages_say_what_to_do() {
         let searched = ["a.so", "b.so", "c.so", "d.so"].map(String::from).to_vec();
-        let text = OpenError::NoLibrary { searched }.to_string();
+        let error = |reason| OpenError { driver: &CUDA, reason }.to_string();
+        let text = error(OpenErrorReason::NoLibrary { searched });
         assert!(text.contains("no a.so, b.so, c.so (nor 1 other names)") && text.contains("install"), "{text}");
-        let text = OpenError::NoLibrary { searched: Vec::new() }.to_string();
+        let text = error(OpenErrorReason::NoLibrary { searched: Vec::new() });
         for part in ["install", "WSL2: the driver on the Windows side", "Jetson: JetPack", "`--gpus all`"] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        let text = OpenError::NoDevice { ordinal: 3, found: 2 }.to_string();
+        let text = error(OpenErrorReason::NoDevice { ordinal: 3, found: 2 });
         assert!(text.contains("no CUDA device 3") && text.contains("the last one is 1"), "{text}");
-        assert!(OpenError::NoDevice { ordinal: 0, found: 0 }.to_string().contains("CUDA_VISIBLE_DEVICES"));
-        let stub = OpenError::Driver(result_codes::fault("cuInit", 34)).to_string();
+        assert!(error(OpenErrorReason::NoDevice { ordinal: 0, found: 0 }).contains("CUDA_VISIBLE_DEVICES"));
+        let stub = error(OpenErrorReason::Driver(CUDA.fault("cuInit", 34)));
         for word in ["cuInit", "CUDA_ERROR_STUB_LIBRARY", "`stubs`"] {
             assert!(stub.contains(word), "{word} in {stub}");
         }

@@ -1,20 +1,23 @@
 //! The driver's functions: pointers looked up by name once per process, in groups of one capability each.
 //!
-//! Promises upward: a missing function is reported by name and by the version of CUDA that introduced it. No device
+//! Promises upward: a missing function is reported by the driver's name and the version that introduced it. No device
 //! opens unless all of [`CoreFunctions`] exist; if a function of another group is missing, the group's capability is
 //! off.
-//! Asks from below: the library, searched by exported names. Some end in `_v2`: the name without the ending is an old
-//! function, which programs built for CUDA 3 call.
+//! Asks from below: addresses by CUDA's exported names. Some end in `_v2`: the name without the ending is an old
+//! function, which programs built for CUDA 3 call. A driver that mirrors CUDA's gives its own functions by these names.
 
-use crate::error::OpenError;
+use crate::dialect::{CUDA, Dialect};
+use crate::error::{OpenError, OpenErrorReason};
 use crate::layouts::{AccessDescriptor, CopyAttributes, MemoryLocation, PageProperties, PoolProperties};
 use crate::library::{self, MissingSymbol};
-use crate::result_codes::Code;
+use crate::result_codes::{self, Code};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUmemoryPool, CUstream,
 };
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
+use terrace_device::Fault;
 
 /// A function of the driver that this crate looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +43,15 @@ macro_rules! group {
             const FUNCTIONS: &'static [Function] =
                 &[$(Function { symbol: stringify!($name), since: $since, required: $required }),*];
 
-            fn find() -> Result<Self, MissingSymbol> {
-                // SAFETY: the `find` below checks first that the library is available; the prototypes are copied from `cuda.h`.
-                Ok(Self { $($name: unsafe { library::function(stringify!($name), $since) }?,)* })
+            /// # Safety
+            /// Each address that is found must be a function's, with CUDA's prototype of that name, and stay valid for ever.
+            unsafe fn find(found: &Found<'_>) -> Result<Self, MissingSymbol> {
+                Ok(Self { $($name: {
+                    let address = found.address(stringify!($name), $since)?;
+                    // SAFETY: the caller promises a function of this prototype, which is copied from `cuda.h`; pointers to
+                    // functions have the size and the values of addresses.
+                    unsafe { std::mem::transmute::<NonNull<c_void>, unsafe extern "system" fn($($argument),*) -> Code>(address) }
+                },)* })
             }
         }
     };
@@ -167,22 +176,92 @@ group! {
     cuThreadExchangeStreamCaptureMode(*mut c_uint), "10.1";
 }
 
-/// All functions of the loaded driver; a group with a missing function holds the first missing one.
-pub struct DriverFunctions {
-    pub core: CoreFunctions,
-    pub pages: Result<PageFunctions, MissingSymbol>,
-    pub pools: Result<PoolFunctions, MissingSymbol>,
-    pub managed: Result<ManagedFunctions, MissingSymbol>,
-    pub hints: Result<HintFunctions, MissingSymbol>,
-    pub hints_by_location: Result<LocationHintFunctions, MissingSymbol>,
-    pub registration: Result<RegistrationFunctions, MissingSymbol>,
-    pub peers: Result<PeerFunctions, MissingSymbol>,
-    pub batches: Result<BatchFunctions, MissingSymbol>,
-    pub stream_ids: Result<StreamIdFunctions, MissingSymbol>,
-    pub capture: Result<CaptureFunctions, MissingSymbol>,
+/// Where functions are found, and how the driver calls them.
+struct Found<'a> {
+    dialect: &'static Dialect,
+    address: &'a dyn Fn(&'static str) -> Option<NonNull<c_void>>,
 }
 
-/// Every function of the driver that this crate looks up.
+impl Found<'_> {
+    fn address(&self, symbol: &'static str, since: &'static str) -> Result<NonNull<c_void>, MissingSymbol> {
+        let (own, came) = (self.dialect.own)(symbol, since);
+        (self.address)(symbol).ok_or(MissingSymbol { symbol: own, since: came })
+    }
+}
+
+/// All functions of a driver; a group with a missing function holds the first missing one.
+pub struct DriverFunctions {
+    pub(crate) dialect: &'static Dialect,
+    pub(crate) core: CoreFunctions,
+    pub(crate) pages: Result<PageFunctions, MissingSymbol>,
+    pub(crate) pools: Result<PoolFunctions, MissingSymbol>,
+    pub(crate) managed: Result<ManagedFunctions, MissingSymbol>,
+    pub(crate) hints: Result<HintFunctions, MissingSymbol>,
+    pub(crate) hints_by_location: Result<LocationHintFunctions, MissingSymbol>,
+    pub(crate) registration: Result<RegistrationFunctions, MissingSymbol>,
+    pub(crate) peers: Result<PeerFunctions, MissingSymbol>,
+    pub(crate) batches: Result<BatchFunctions, MissingSymbol>,
+    pub(crate) stream_ids: Result<StreamIdFunctions, MissingSymbol>,
+    pub(crate) capture: Result<CaptureFunctions, MissingSymbol>,
+}
+
+impl std::fmt::Debug for DriverFunctions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DriverFunctions").field(self.dialect).finish()
+    }
+}
+
+impl DriverFunctions {
+    /// Asks for the address of each function, by CUDA's exported name.
+    ///
+    /// # Errors
+    /// [`OpenErrorReason::MissingSymbol`] if one is missing that every device needs.
+    ///
+    /// # Safety
+    /// Each address must be a function's, with CUDA's prototype of that name, do what CUDA's documentation says of it, and stay valid
+    /// as long as the process lives.
+    pub unsafe fn find(
+        dialect: &'static Dialect,
+        address: &dyn Fn(&'static str) -> Option<NonNull<c_void>>,
+    ) -> Result<Self, OpenError> {
+        let found = Found { dialect, address };
+        // SAFETY: the caller promises what each group asks.
+        let core = unsafe { CoreFunctions::find(&found) };
+        let missing = |MissingSymbol { symbol, since }| OpenErrorReason::MissingSymbol { symbol, since };
+        Ok(Self {
+            dialect,
+            core: core.map_err(|symbol| OpenError { driver: dialect, reason: missing(symbol) })?,
+            // SAFETY: as above.
+            pages: unsafe { PageFunctions::find(&found) },
+            // SAFETY: as above.
+            pools: unsafe { PoolFunctions::find(&found) },
+            // SAFETY: as above.
+            managed: unsafe { ManagedFunctions::find(&found) },
+            // SAFETY: as above.
+            hints: unsafe { HintFunctions::find(&found) },
+            // SAFETY: as above.
+            hints_by_location: unsafe { LocationHintFunctions::find(&found) },
+            // SAFETY: as above.
+            registration: unsafe { RegistrationFunctions::find(&found) },
+            // SAFETY: as above.
+            peers: unsafe { PeerFunctions::find(&found) },
+            // SAFETY: as above.
+            batches: unsafe { BatchFunctions::find(&found) },
+            // SAFETY: as above.
+            stream_ids: unsafe { StreamIdFunctions::find(&found) },
+            // SAFETY: as above.
+            capture: unsafe { CaptureFunctions::find(&found) },
+        })
+    }
+
+    /// Turns the result code of a call, by CUDA's name, into a `Result`.
+    #[inline]
+    pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<(), Fault> {
+        if code == result_codes::SUCCESS { Ok(()) } else { Err(self.dialect.fault(call, code)) }
+    }
+}
+
+/// Every function of the driver that this crate looks up, by CUDA's names.
 ///
 /// A program can compare the list with a driver's exports and name what that driver lacks.
 ///
@@ -212,26 +291,14 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
 
 fn find() -> Result<DriverFunctions, OpenError> {
     if !library::is_available() {
-        return Err(OpenError::NoLibrary { searched: library::searched_names() });
+        let reason = OpenErrorReason::NoLibrary { searched: library::searched_names() };
+        return Err(OpenError { driver: &CUDA, reason });
     }
-    let core =
-        CoreFunctions::find().map_err(|MissingSymbol { symbol, since }| OpenError::MissingSymbol { symbol, since })?;
-    Ok(DriverFunctions {
-        core,
-        pages: PageFunctions::find(),
-        pools: PoolFunctions::find(),
-        managed: ManagedFunctions::find(),
-        hints: HintFunctions::find(),
-        hints_by_location: LocationHintFunctions::find(),
-        registration: RegistrationFunctions::find(),
-        peers: PeerFunctions::find(),
-        batches: BatchFunctions::find(),
-        stream_ids: StreamIdFunctions::find(),
-        capture: CaptureFunctions::find(),
-    })
+    // SAFETY: the library is available, is never unloaded, and exports CUDA's functions by their names.
+    unsafe { DriverFunctions::find(&CUDA, &|symbol| library::address(symbol)) }
 }
 
-/// The driver's functions, looked up by the first call.
+/// CUDA's functions, looked up by the first call.
 ///
 /// Later calls return the first call's result, even if that was an error.
 pub fn loaded() -> Result<&'static DriverFunctions, OpenError> {

@@ -144,19 +144,44 @@ pub mod advice {
     pub const UNSET_ACCESSED_BY: c_uint = 6;
 }
 
+/// Numbers by which a driver knows the attributes of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Whether device and host share their memory.
+    pub integrated: u32,
+    /// Whether an address means the same on device and host.
+    pub unified_addressing: u32,
+    /// Whether there is managed memory.
+    pub managed_memory: u32,
+    /// Whether atomics between device and host work.
+    pub host_native_atomics: u32,
+    /// Whether the device reads all memory of the host.
+    pub pageable_memory: u32,
+    /// Whether host and device may use managed memory at once.
+    pub concurrent_managed: u32,
+    /// Whether the program's own memory can be pinned.
+    pub host_register: u32,
+    /// Whether pages can be mapped.
+    pub virtual_memory: u32,
+    /// Whether the driver has pools of its own.
+    pub memory_pools: u32,
+}
+
 /// Values of `CUdevice_attribute` that this crate queries.
 pub mod attribute {
-    use std::ffi::c_uint;
+    use super::Attributes;
 
-    pub const INTEGRATED: c_uint = 18;
-    pub const UNIFIED_ADDRESSING: c_uint = 41;
-    pub const MANAGED_MEMORY: c_uint = 83;
-    pub const HOST_NATIVE_ATOMICS: c_uint = 86;
-    pub const PAGEABLE_MEMORY: c_uint = 88;
-    pub const CONCURRENT_MANAGED: c_uint = 89;
-    pub const HOST_REGISTER: c_uint = 99;
-    pub const VIRTUAL_MEMORY: c_uint = 102;
-    pub const MEMORY_POOLS: c_uint = 115;
+    pub const NUMBERS: Attributes = Attributes {
+        integrated: 18,
+        unified_addressing: 41,
+        managed_memory: 83,
+        host_native_atomics: 86,
+        pageable_memory: 88,
+        concurrent_managed: 89,
+        host_register: 99,
+        virtual_memory: 102,
+        memory_pools: 115,
+    };
 }
 
 /// Read and write access for each of `peers`.
@@ -194,15 +219,15 @@ mod tests {
     fn constants_are_those_of_the_header() {
         use sys::CUdevice_attribute as Header;
         let pairs = [
-            (attribute::INTEGRATED, Header::CU_DEVICE_ATTRIBUTE_INTEGRATED),
-            (attribute::UNIFIED_ADDRESSING, Header::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING),
-            (attribute::MANAGED_MEMORY, Header::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
-            (attribute::HOST_NATIVE_ATOMICS, Header::CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED),
-            (attribute::PAGEABLE_MEMORY, Header::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS),
-            (attribute::CONCURRENT_MANAGED, Header::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
-            (attribute::HOST_REGISTER, Header::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
-            (attribute::VIRTUAL_MEMORY, Header::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
-            (attribute::MEMORY_POOLS, Header::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+            (attribute::NUMBERS.integrated, Header::CU_DEVICE_ATTRIBUTE_INTEGRATED),
+            (attribute::NUMBERS.unified_addressing, Header::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING),
+            (attribute::NUMBERS.managed_memory, Header::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY),
+            (attribute::NUMBERS.host_native_atomics, Header::CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED),
+            (attribute::NUMBERS.pageable_memory, Header::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS),
+            (attribute::NUMBERS.concurrent_managed, Header::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+            (attribute::NUMBERS.host_register, Header::CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED),
+            (attribute::NUMBERS.virtual_memory, Header::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+            (attribute::NUMBERS.memory_pools, Header::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
         ];
         for (ours, header) in pairs {
             assert_eq!(ours, header as c_uint, "{header:?}");

@@ -17,7 +17,7 @@
 //!   │                  the calling thread; forks     │
 //!   ├────────────────────────────────────────────────┤
 //!   │ functions        pointers by name, in groups   │      layouts: structures and constants of the interface
-//!   │ library          libcuda, shared with cudarc   │
+//!   │ library          libcuda, shared with cudarc   │      dialect: names and numbers, CUDA's or a mirror's (HIP)
 //!   └────────────────────────────────────────────────┘
 //! ```
 //! Besides the backend, `interop` has [`SharedStream`], which passes terrace's memory to `cudarc`'s copies and
@@ -29,6 +29,7 @@ mod backend;
 mod context;
 mod copy_batch;
 mod cuda;
+mod dialect;
 mod error;
 mod functions;
 mod hints;
@@ -43,6 +44,9 @@ mod result_codes;
 mod streams;
 
 pub use cuda::Cuda;
-pub use error::{OpenError, Version};
-pub use functions::{Function, functions};
+pub use dialect::{CUDA, Dialect, Version};
+pub use error::{OpenError, OpenErrorReason};
+pub use functions::{DriverFunctions, Function, functions};
 pub use interop::{SharedSlice, SharedSliceMut, SharedStream};
+pub use layouts::Attributes;
+pub use library::searched_names as library_names;

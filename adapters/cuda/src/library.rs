@@ -1,10 +1,12 @@
 //! The driver's library, loaded once and shared with cudarc.
 //!
-//! Promises upward: [`is_available`] and [`function`] never panic; a missing library is an ordinary result.
+//! Promises upward: [`is_available`] and [`address`] never panic; a missing library is an ordinary result.
 //! Asks from below: cudarc's loader, which tries some thirty file names of libcuda and never unloads the library. The
 //! loader panics if there is no library, so this module checks [`is_available`] first.
 
 use cudarc::driver::sys;
+use std::ffi::c_void;
+use std::ptr::NonNull;
 use terrace_device::{Fault, FaultReason};
 
 /// The most common names in cudarc's list; its other names add version numbers to these.
@@ -16,7 +18,7 @@ const COMMON_NAMES: [&str; 3] = if cfg!(windows) {
     ["libcuda.so", "libcuda.so.1", "libnvcuda.so"]
 };
 
-/// A function that the loaded library does not export.
+/// A function that the loaded library does not export, by the driver's own name and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingSymbol {
     pub symbol: &'static str,
@@ -34,7 +36,7 @@ pub fn is_available() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// Every file name that the loader tries in the system's library path, the most common first.
+/// File names of the driver's library that the loader tries, the most common first.
 pub fn searched_names() -> Vec<String> {
     let mut all: Vec<String> = COMMON_NAMES.iter().map(ToString::to_string).collect();
     for name in ["cuda", "nvcuda"].iter().flat_map(|name| cudarc::get_lib_name_candidates(name)) {
@@ -45,17 +47,16 @@ pub fn searched_names() -> Vec<String> {
     all
 }
 
-/// Looks up a function of the library by its exported name.
-///
-/// # Safety
-/// [`is_available`] must have returned `true`, and `F` must be a function pointer with the driver's prototype of
-/// `symbol`.
-pub unsafe fn function<F: Copy>(symbol: &'static str, since: &'static str) -> Result<F, MissingSymbol> {
-    // SAFETY: the caller checked that the library is loaded, so this returns it and does not panic.
+/// The address of what the library exports by a name, for ever; `None` also where there is no library.
+pub fn address(symbol: &'static str) -> Option<NonNull<c_void>> {
+    if !is_available() {
+        return None;
+    }
+    // SAFETY: the library is loaded, so this returns it and does not panic.
     let library = unsafe { sys::culib() };
-    // SAFETY: the caller promises the prototype. The library is never unloaded, so the pointer stays valid.
-    let found = unsafe { library.get::<F>(symbol.as_bytes()) };
-    found.map(|found| *found).map_err(|_| MissingSymbol { symbol, since })
+    // SAFETY: an address is only read.
+    let found = unsafe { library.get::<*mut c_void>(symbol.as_bytes()) };
+    found.ok().and_then(|found| NonNull::new(*found))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn granularity(cuda: &Cuda) -> Result<u64, Fault> {
     })?;
     match bytes as u64 {
         bytes if bytes.is_power_of_two() => Ok(bytes.max(SMALLEST)),
-        _ => Err(Fault::of(CALL, FaultReason::Other)),
+        _ => Err(cuda.primary.fault(CALL, FaultReason::Other)),
     }
 }
 
@@ -149,7 +149,7 @@ pub unsafe fn unmap(cuda: &Cuda, address: u64, bytes: u64) -> Result<(), Fault> 
 /// The page size in bytes as the driver's `size_t`; an `Unsupported` fault if the device cannot map pages.
 fn size_of_page(cuda: &Cuda) -> Result<usize, Fault> {
     match cuda.description.page_bytes {
-        0 => Err(Fault::of("cuMemMap", FaultReason::Unsupported)),
+        0 => Err(cuda.primary.fault("cuMemMap", FaultReason::Unsupported)),
         bytes => size("cuMemMap", bytes),
     }
 }

@@ -109,7 +109,7 @@ fn allocate_managed(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
 fn allocate_pooled(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
     const CALL: &str = "cuMemAllocFromPoolAsync";
     let pools = cuda.primary.functions.pools.as_ref().map_err(missing_fault)?;
-    let pool = cuda.pool.ok_or(Fault::of(CALL, FaultReason::Unsupported))?;
+    let pool = cuda.pool.ok_or_else(|| cuda.primary.fault(CALL, FaultReason::Unsupported))?;
     let size = size(CALL, bytes)?;
     let mut address = 0;
     cuda.primary.call_relaxed(CALL, |_| {

@@ -1,4 +1,4 @@
-//! The driver's result codes: the name and the [`FaultReason`] of each.
+//! CUDA's result codes: the name and the [`FaultReason`] of each.
 //!
 //! Promises upward: any number is accepted; a code of a driver newer than this table has no name and is [`FaultReason::Other`].
 //! No function here calls the driver, so an error can be displayed after the driver has shut down.
@@ -42,7 +42,7 @@ pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
 }
 
 /// The reason for which the driver returns a code.
-fn reason_of(code: Code) -> FaultReason {
+pub fn reason_of(code: Code) -> FaultReason {
     match code {
         2 => FaultReason::OutOfMemory,
         // Peer access unsupported, operation not permitted, operation not supported.
@@ -64,13 +64,6 @@ fn reason_of(code: Code) -> FaultReason {
         NOT_READY | 802 | 807 | 909 | 919 => FaultReason::Transient,
         _ => FaultReason::Other,
     }
-}
-
-/// The fault for a `call` that returned `code`.
-#[cold]
-pub fn fault(call: &'static str, code: Code) -> Fault {
-    let name = NAMES.binary_search_by_key(&code, |&(code, _)| code).map_or("", |at| NAMES[at].1);
-    Fault { call, code, name, reason: reason_of(code) }
 }
 
 /// Changes the reason of a fault with code "invalid value" to a bad handle.
@@ -98,7 +91,7 @@ pub fn advice(code: Code) -> &'static str {
 }
 
 /// Codes and their names, sorted by code for binary search.
-const NAMES: &[(Code, &str)] = &[
+pub const NAMES: &[(Code, &str)] = &[
     (1, "CUDA_ERROR_INVALID_VALUE"),
     (2, "CUDA_ERROR_OUT_OF_MEMORY"),
     (3, "CUDA_ERROR_NOT_INITIALIZED"),
@@ -209,7 +202,12 @@ const NAMES: &[(Code, &str)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::CUDA;
     use cudarc::driver::sys::CUresult as Header;
+
+    fn fault(call: &'static str, code: Code) -> Fault {
+        CUDA.fault(call, code)
+    }
 
     #[test]
     fn names_are_in_order() {

@@ -1,7 +1,7 @@
 //! A machine without a driver: what a program is told. Skipped by name where there is one.
 
 use std::process::Command;
-use terrace_cuda::{Cuda, OpenError};
+use terrace_cuda::{Cuda, OpenError, OpenErrorReason};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
 #[path = "../examples/kernel.rs"]
@@ -16,7 +16,7 @@ fn opened() -> Result<Cuda, OpenError> {
 
 /// Whether this machine has a driver: these tests are about those that have none.
 fn has_driver(test: &str) -> bool {
-    let there = !matches!(Cuda::count(), Err(OpenError::NoLibrary { .. }));
+    let there = !matches!(Cuda::count(), Err(OpenError { reason: OpenErrorReason::NoLibrary { .. }, .. }));
     if there {
         println!("SKIP {test}: this machine has a CUDA driver");
     }
@@ -29,7 +29,7 @@ fn no_library_is_an_error_that_says_what_to_install() {
         return;
     }
     let error = opened().expect_err("there is no driver");
-    let OpenError::NoLibrary { searched } = &error else { panic!("{error:?}") };
+    let OpenErrorReason::NoLibrary { searched } = &error.reason else { panic!("{error:?}") };
     assert!(searched.iter().any(|name| name.contains("cuda")), "{searched:?}");
     let text = error.to_string();
     for name in &searched[..3] {

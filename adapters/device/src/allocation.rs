@@ -79,7 +79,7 @@ impl Device {
     /// there is no memory, the future waits in the pool's queue: it is granted a block, and woken, when memory is freed by any thread,
     /// when a stream is done with freed memory, or when the capacity rises. First come, first served: of those that wait, the
     /// first to be polled is served first, whatever its size (one of more than the capacity waits until that rises, and those behind it
-    /// wait too). [`Device::allocate`] does not wait, so it may take what is free before
+    /// wait too). A waker must not wait for this device's memory: it may run on the thread that serves the queue. [`Device::allocate`] does not wait, so it may take what is free before
     /// them.
     ///
     /// While requests wait, freed blocks go to the pool, not to their streams' caches, and one thread of the pool polls the streams, where

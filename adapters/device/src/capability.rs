@@ -42,7 +42,18 @@ bitflags! {
 
 /// Where a write to managed memory is visible without a copy.
 ///
-/// In each case, other processors see a kernel's writes only after a memory fence.
+/// In each case, other processors see a kernel's writes only after a memory fence. It follows from what the device's driver says and
+/// does when it is opened:
+///
+/// | machine | visibility | because |
+/// | --- | --- | --- |
+/// | Linux, a GPU with memory of its own | [`System`](Self::System) | host and device may use managed memory at once |
+/// | Linux, Thor, GB10, Grace | `System` | the device reads the host's page tables |
+/// | Jetson up to Orin | [`Device`](Self::Device) | they take turns with managed memory |
+/// | Jetson whose GPU does not read the processor's caches | `Device` | as above; the program's own memory cannot be pinned either |
+/// | WSL2, Windows | `Device` | as above: the system's driver moves memory |
+/// | macOS (Metal), OpenCL's coarse-grained memory | `Device` | the host sees what a finished command wrote |
+/// | a part of a GPU in a virtual machine | [`Copies`](Self::Copies) | there is no managed memory |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Visibility {
     /// On host and devices, even while kernels run.

@@ -343,6 +343,11 @@ impl Device {
         other.service.share(self.description().ordinal)
     }
 
+    /// Smallest step of sizes in bytes; each block begins at a multiple of it.
+    pub fn granule(&self) -> u64 {
+        self.service.options().granule
+    }
+
     /// Where a write to managed memory is visible without a copy.
     pub fn visibility(&self) -> Visibility {
         self.description().capabilities.visibility()

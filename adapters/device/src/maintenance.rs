@@ -55,7 +55,7 @@ impl Device {
     /// high or critical, and those of the options when it falls.
     pub fn adapt(&self) {
         let options = self.service.options();
-        let (min, max) = (options.cached / 16, options.cached.saturating_mul(16));
+        let (min, max) = (options.stream_cache / 16, options.stream_cache.saturating_mul(16));
         self.service.adapt(&CachePolicy { min, max, ..CachePolicy::default() });
     }
 
@@ -63,8 +63,9 @@ impl Device {
     ///
     /// - Adapts the streams' caches, if the level of pressure has changed (option `adapt`).
     /// - Empties them if pressure is high, if they hold more than `coalesce` bytes, or if a period of `idle` is over.
-    /// - If such a period is over, gives back to the driver what the pool did not need at any time in it, down to `keep` bytes; that waits
-    ///   for work in flight, as [`Self::trim`]. The first call begins the first period.
+    /// - If such a period is over, gives back to the driver what the pool did not need at any time in it, down to `keep` bytes of the
+    ///   device's memory; pinned and managed memory too. That waits for work in flight, as [`Self::trim`]. The first call begins the
+    ///   first period.
     ///
     /// O(streams), and O(extents) with a call to the driver for each that goes back.
     ///

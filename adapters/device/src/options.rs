@@ -47,11 +47,11 @@ pub struct DeviceOptions {
     /// Sizes up to this one go through their stream's cache.
     pub small_threshold: u64,
     /// Most bytes a stream keeps in its cache.
-    pub cached: u64,
+    pub stream_cache: u64,
     /// Most bytes that the caches of all streams hold together. Beyond it they are emptied into the pool, where free memory merges;
     /// looked at by calls that reach the pool. 0: freed blocks merge at once, nothing is cached; `u64::MAX`: when memory is short.
     pub coalesce: u64,
-    /// Whether the streams' caches keep less while pressure is high, and as much as `cached` when it is not any more: looked at by
+    /// Whether the streams' caches keep less while pressure is high, and as much as `stream_cache` when it is not any more: looked at by
     /// calls that reach the pool, never by hits.
     pub adapt: bool,
     /// Bytes that the pool keeps taken from the driver: [`Device::trim`](crate::Device::trim) and
@@ -100,7 +100,7 @@ impl Default for DeviceOptions {
             min_free: usual(settings::MIN_FREE).number(),
             granule: usual(settings::GRANULE).number(),
             small_threshold: usual(settings::SMALL_THRESHOLD).number(),
-            cached: usual(settings::CACHED).number(),
+            stream_cache: usual(settings::STREAM_CACHE).number(),
             coalesce: usual(settings::COALESCE).number(),
             adapt: usual(settings::ADAPT).is_on(),
             keep: usual(settings::KEEP).number(),
@@ -144,7 +144,7 @@ impl DeviceOptions {
 
     /// Most bytes of a stream's cache at a level of pressure: a step down, by 1.5, at high and at critical pressure.
     pub(crate) fn cached_at(&self, level: Level) -> u64 {
-        let most = self.cached.min(self.coalesce);
+        let most = self.stream_cache.min(self.coalesce);
         match level {
             Level::Normal | Level::Elevated => most,
             Level::High => most / 3 * 2,

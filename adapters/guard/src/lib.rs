@@ -1,17 +1,19 @@
-//! Protection against forks and against panics in user code, shared by all crates that own threads, files or drivers.
+//! Protection against forks, panics in user code and libraries that crash, for crates that own threads, files or drivers.
 //!
 //! A forked child has a copy of its parent's memory, but none of the parent's other threads; locks that those threads held
 //! stay locked for ever. Calls that need threads, files or a driver are refused in the child before they touch a lock, and
 //! values that own such things are leaked there: [`Process`], [`ProcessOwned`]. A waker, a callback or a destructor that a
-//! user supplies may panic: [`catch_panic`].
+//! user supplies may panic: [`catch_panic`]. A library may end the process that loads it: [`loads`].
 //!
 //! Promises upward: a check costs one load, and detects every child made by the C library's
 //! [`fork`](https://man7.org/linux/man-pages/man2/fork.2.html).
 //! Asks from below: `pthread_atfork`, called once.
 
 mod catch;
+mod loads;
 
 pub use catch::catch_panic;
+pub use loads::{CrashingLibrary, loads};
 
 use std::fmt;
 use std::mem::ManuallyDrop;

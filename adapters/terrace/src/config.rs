@@ -32,7 +32,7 @@
 //!
 //! # Settings
 //!
-//! The first eleven act on a device that is opened with [`Options`](crate::device::DeviceOptions) made of a configuration, and on
+//! Those down to `blocks` act on a device that is opened with [`Options`](crate::device::DeviceOptions) made of a configuration, and on
 //! [`Device::first`](crate::Device::first), which loads over [`Config::device`]. Those with a star act on an arena too, by
 //! [`Config::arena`] and [`Fit`]; `pooled_per_bucket` on a [`BufferPool`](crate::buffers::BufferPool), by `of`. A manager that is
 //! built of a configuration (`ManagerBuilder::from`) takes the others, and `min_free`, and leaves `device_fraction` to the devices
@@ -49,8 +49,18 @@
 //! | `min_free` | `TERRACE_MIN_FREE` | whole bytes below 2^64, such as 512MiB or 12G | `512MiB`, at most an eighth of the device, or of the machine's memory under a manager; where `capacity` is set, on devices that share the host's memory only |
 //! | `zero_fresh` * | `TERRACE_ZERO_FRESH` | on or off (also 1 or 0, true or false) | `off` |
 //! | `pressure` | `TERRACE_PRESSURE` | three rising shares with commas, above 0, at most 1, such as 0.6,0.8,0.95 | `0.6,0.8,0.95` |
+//! | `largest_handle` | `TERRACE_LARGEST_HANDLE` | whole bytes from 1 to 1TiB | `32MiB` |
+//! | `move_above` | `TERRACE_MOVE_ABOVE` | a number above 0, at most 1 | `1`: pages move when there is no more memory |
 //! | `strategy` * | `TERRACE_STRATEGY` | good, best, first or worst | `best` |
 //! | `fallback` | `TERRACE_FALLBACK` | on or off (also 1 or 0, true or false) | `off` |
+//! | `origin` | `TERRACE_ORIGIN` | auto, pages, segments, driver-pool or managed | `auto`: pages where the device can map them |
+//! | `stream_cache` | `TERRACE_STREAM_CACHE` | whole bytes below 2^64, such as 512MiB or 12G | `64KiB` |
+//! | `coalesce` | `TERRACE_COALESCE` | whole bytes below 2^64, such as 512MiB or 12G, or none | `none`: when memory is short |
+//! | `adapt` | `TERRACE_ADAPT` | on or off (also 1 or 0, true or false) | `on` |
+//! | `keep` | `TERRACE_KEEP` | whole bytes below 2^64, such as 512MiB or 12G | `0` |
+//! | `idle` | `TERRACE_IDLE` | a whole number from 0 to 4294967295 | `0`: never; else milliseconds, for `Device::maintain` |
+//! | `peers` | `TERRACE_PEERS` | on or off (also 1 or 0, true or false) | `off` |
+//! | `blocks` | `TERRACE_BLOCKS` | a whole number from 1 to 16777216 | `262144` |
 //! | `memory` | `TERRACE_MEMORY` | whole bytes below 2^64, such as 512MiB or 12G | half of what is available; a quarter for training, an eighth where it is constrained |
 //! | `pinned_cap` | `TERRACE_PINNED_CAP` | whole bytes below 2^64, such as 512MiB or 12G | three quarters of what memory and devices may have |
 //! | `chunk` | `TERRACE_CHUNK` | a multiple of 4KiB from 4KiB to 2097148KiB | `1MiB` |

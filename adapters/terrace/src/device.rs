@@ -10,13 +10,13 @@ pub use all::{BestDevice, FoundDevice, NoDeviceFits, PassedBy, PassedByReason, P
 pub use terrace_device::*;
 
 #[cfg(feature = "cuda")]
-pub use terrace_cuda::{OpenError, SharedSlice, SharedSliceMut, SharedStream};
+pub use terrace_cuda::{OpenError, OpenErrorReason, SharedSlice, SharedSliceMut, SharedStream};
 
 use crate::config::{Builder, Config, ConfigError};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
-use terrace_core::settings::{DEBUG, GRANULE, Surface, Value};
+use terrace_core::settings::{self, GRANULE, Spec, Surface, Value};
 
 /// One device and its memory: [`terrace_device::Device`], and the ways to open one.
 ///
@@ -39,10 +39,10 @@ impl Device {
         Self(terrace_device::Device::host())
     }
 
-    /// Opens the first device: CUDA's if it works, else the host's memory.
+    /// Opens the first device: CUDA's if it works, else HIP's, else the host's memory.
     ///
-    /// CUDA needs the feature `cuda` and a driver that works. The device's [name](terrace_device::Device::name) tells
-    /// which it is; [`Device::cuda`] tells why CUDA does not work.
+    /// CUDA and HIP need the features `cuda` and `hip`, and a driver that works. The device's [name](terrace_device::Device::name)
+    /// tells which it is; [`Device::cuda`] and [`Device::hip`] tell why one does not work.
     ///
     /// The file that `TERRACE_CONFIG` names and the environment variables of [`config`](crate::config) set the device's options. If
     /// one of them is invalid, none has an effect, and standard error says so once.
@@ -74,8 +74,12 @@ impl Device {
         match Self::cuda_with(0, options) {
             Ok(device) => return Ok(device),
             Err(CudaError::Device(error @ DeviceError::BadOption(_))) => return Err(error),
-            // No CUDA device works: use the host's memory.
+            // No CUDA device works.
             Err(_) => {}
+        }
+        #[cfg(feature = "hip")]
+        if let Ok(device) = Self::hip_with(0, options) {
+            return Ok(device);
         }
         Self::open(HostBackend::new(), options)
     }
@@ -105,6 +109,31 @@ impl Device {
     #[cfg(feature = "cuda")]
     pub fn cuda_with(ordinal: u32, options: DeviceOptions) -> Result<Self, CudaError> {
         Ok(Self::open(terrace_cuda::Cuda::open(ordinal)?, options)?)
+    }
+
+    /// Opens a device of AMD's, by HIP. The library is loaded at run time; building needs nothing of ROCm.
+    ///
+    /// # Errors
+    /// As for [`Device::cuda`], in HIP's words.
+    ///
+    /// # Example
+    /// ```no_run
+    /// let device = terrace::Device::hip(0)?;
+    /// println!("{}: {:?}", device.name(), device.description().capabilities);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "hip")]
+    pub fn hip(ordinal: u32) -> Result<Self, CudaError> {
+        Self::hip_with(ordinal, DeviceOptions::default())
+    }
+
+    /// Opens a device of AMD's with options.
+    ///
+    /// # Errors
+    /// As for [`Device::hip`]; [`DeviceError::BadOption`].
+    #[cfg(feature = "hip")]
+    pub fn hip_with(ordinal: u32, options: DeviceOptions) -> Result<Self, CudaError> {
+        Ok(Self::open(terrace_hip::Hip::open(ordinal)?, options)?)
     }
 
     /// Changes `capacity` or `fallback` while the device is open, to a text such as `4GiB` or `on`.
@@ -156,7 +185,7 @@ impl Deref for Device {
     }
 }
 
-/// Why a CUDA device could not be opened.
+/// Why a device of CUDA or HIP could not be opened.
 #[cfg(feature = "cuda")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum CudaError {
@@ -193,15 +222,18 @@ impl From<DeviceError> for CudaError {
     }
 }
 
-/// Converts a configuration; options that it lacks have the values of [`DeviceOptions::default`].
+/// Converts a configuration.
 impl From<&Config> for DeviceOptions {
     fn from(config: &Config) -> Self {
-        let own = Self::default();
+        let of = |spec: Spec| config.settings().of(&spec);
+        // A device has a granule of its own where none was chosen.
+        let granule = config.settings().get(&GRANULE).map_or_else(|| Self::default().granule, Value::number);
         Self {
+            origin: PoolOrigin::ALL[of(settings::ORIGIN).word()],
             capacity: config.capacity,
             device_fraction: config.device_fraction,
             min_free: config.min_free,
-            granule: config.settings().get(&GRANULE).map_or(own.granule, Value::number),
+            granule,
             small_threshold: config.small_threshold,
             pooled_per_bucket: config.pooled_per_bucket,
             segment: config.segment,
@@ -209,8 +241,16 @@ impl From<&Config> for DeviceOptions {
             pressure: config.pressure,
             strategy: config.strategy,
             fallback: config.fallback,
-            debug: config.settings().of(&DEBUG).switches(),
-            ..own
+            stream_cache: of(settings::STREAM_CACHE).number(),
+            coalesce: of(settings::COALESCE).number(),
+            adapt: of(settings::ADAPT).is_on(),
+            keep: of(settings::KEEP).number(),
+            idle: of(settings::IDLE).number() as u32,
+            largest_handle: of(settings::LARGEST_HANDLE).number(),
+            move_above: of(settings::MOVE_ABOVE).share(),
+            peers: of(settings::PEERS).is_on(),
+            blocks: of(settings::BLOCKS).number() as usize,
+            debug: of(settings::DEBUG).switches(),
         }
     }
 }

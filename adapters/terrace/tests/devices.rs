@@ -1,14 +1,22 @@
 //! All devices of a machine, and the best one, on a simulated CUDA driver of several GPUs.
 #![cfg(target_os = "linux")]
 
+use std::process::Command;
 use terrace::Device;
-use terrace::device::{PassedByReason, Preference};
+use terrace::device::{PassedBy, PassedByReason, Preference};
 use terrace_tests::simcuda::Simulator;
 
 const GIB: u64 = 1 << 30;
 
+/// All but those of HIP, which this machine need not have.
 fn names() -> Vec<(String, bool)> {
-    Device::all().into_iter().map(|found| (found.name, found.opened.is_ok())).collect()
+    let all = Device::all().into_iter().map(|found| (found.name, found.opened.is_ok()));
+    all.filter(|(name, _)| !name.starts_with("hip")).collect()
+}
+
+/// How many devices of CUDA were passed by.
+fn of_cuda(passed_by: &[PassedBy]) -> usize {
+    passed_by.iter().filter(|other| other.name.starts_with("cuda:")).count()
 }
 
 fn name(name: &str, opened: bool) -> (String, bool) {
@@ -25,7 +33,7 @@ fn every_device_is_listed_the_host_first() {
     drop(session);
     let _session = Simulator::exclusive(r#"{"profile": "none"}"#);
     let found = Device::all();
-    assert_eq!((found.len(), found[1].name.as_str()), (2, "cuda"));
+    assert_eq!((names().len(), found[1].name.as_str()), (2, "cuda"));
     let problem = found[1].opened.as_ref().unwrap_err();
     assert!(problem.contains("sees no device"), "{problem}");
 }
@@ -52,8 +60,8 @@ fn the_gpu_with_the_most_room_is_the_best_and_the_others_have_reasons() {
     drop(best.device.allocate(&stream, 3 * GIB).expect("it has the room that was asked for"));
     // More than a GPU has: the host or, on a small machine, an error with each device.
     match Device::best_for(9 * GIB) {
-        Ok(best) => assert_eq!((best.name.as_str(), best.passed_by.len()), ("host", 3)),
-        Err(error) => assert_eq!(error.passed_by.len(), 4, "{error}"),
+        Ok(best) => assert_eq!((best.name.as_str(), of_cuda(&best.passed_by)), ("host", 3)),
+        Err(error) => assert_eq!(of_cuda(&error.passed_by), 3, "{error}"),
     }
     drop(taken);
 }
@@ -63,6 +71,40 @@ fn a_gpu_that_shares_the_host_s_memory_comes_before_the_host_and_behind_its_own(
     let _session = Simulator::exclusive(r#"{"profile": "orin", "total": 8589934592}"#);
     let best = Device::best_for(64 << 20).expect("one has room");
     assert_eq!(best.name, "cuda:0");
-    let reason = &best.passed_by[0].reason;
-    assert_eq!(*reason, PassedByReason::Behind { chosen: "cuda:0".into(), because: Preference::Gpu });
+    let reason = best.passed_by.iter().find(|other| other.name == "host").map(|other| &other.reason);
+    assert_eq!(reason.cloned(), Some(PassedByReason::Behind { chosen: "cuda:0".into(), because: Preference::Gpu }));
+}
+
+/// Set in the child, whose library path leads to libraries that end a process which loads them.
+const CHILD: &str = "TERRACE_TEST_CRASHING_LIBRARY";
+
+/// A driver's library aborts when it is loaded: its devices are told to be missing, with the reason, and the program goes on.
+#[test]
+fn a_library_that_aborts_takes_no_program_down() {
+    const TEST: &str = "a_library_that_aborts_takes_no_program_down";
+    if std::env::var_os(CHILD).is_some() {
+        for found in Device::all() {
+            println!("{}: {}", found.name, found.opened.map_or_else(|problem| problem, |_| "opened".into()));
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder of our own");
+    let source = folder.path().join("aborts.c");
+    std::fs::write(&source, "void abort(void);\n__attribute__((constructor)) static void start(void) { abort(); }\n")
+        .expect("written");
+    for name in ["libcuda.so", "libamdhip64.so"] {
+        let cc =
+            Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(folder.path().join(name)).arg(&source).status();
+        assert!(cc.expect("a C compiler").success());
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", folder.path());
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("host: opened"), "{said}");
+    assert!(said.contains("cuda: libcuda.so ends a process that loads it (signal 6)"), "{said}");
+    if cfg!(feature = "hip") {
+        assert!(said.contains("hip: libamdhip64.so ends a process that loads it (signal 6)"), "{said}");
+    }
 }

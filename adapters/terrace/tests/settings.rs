@@ -1,10 +1,12 @@
 //! Every setting of the table in `terrace::config` does what it says to a device.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 use terrace::config::{Builder, Config};
 use terrace::device::{Device, DeviceError, DeviceOptions, PoolOrigin};
 use terrace::engine::Fit;
 use terrace::engine::pressure::Level;
+use terrace_core::settings::{self, Surface};
 use terrace_tests::manual::Manual;
 
 const MIB: u64 = 1 << 20;
@@ -18,6 +20,60 @@ fn device(builder: Builder) -> Device {
 #[test]
 fn a_device_s_own_values_are_its_options() {
     assert_eq!(DeviceOptions::from(&Config::device().build().expect("valid")), DeviceOptions::default());
+}
+
+/// A device's setting that its options do not take from a configuration fails here.
+#[test]
+fn each_setting_of_devices_reaches_their_options() {
+    let texts = ["64MiB", "4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "off", "worst", "segments", "leaks"];
+    for spec in settings::of(Surface::Device) {
+        let changes = |text: &&&str| spec.parse(text).is_ok_and(|value| value != spec.default);
+        let set = |text: &&str| Config::device().set(spec.name, text).and_then(Builder::build).ok();
+        let config = texts.iter().filter(changes).find_map(set).unwrap_or_else(|| panic!("a value for {}", spec.name));
+        assert_ne!(DeviceOptions::from(&config), DeviceOptions::default(), "{}", spec.name);
+    }
+}
+
+#[test]
+fn what_is_kept_and_what_goes_back_when_idle_is_as_said() {
+    let start = Instant::now();
+    // After an idle second or two, MiB reserved; and what the streams' caches hold.
+    let kept = |settings: &[(&str, &str)]| {
+        let set = |builder: Builder, (name, value): &(&str, &str)| builder.set(name, value).expect("a value");
+        let device = device(settings.iter().fold(Config::device(), set));
+        let stream = device.stream().expect("a stream");
+        device.maintain_at(start);
+        drop([8192; 8].map(|bytes| device.allocate(&stream, bytes).expect("a block")));
+        let pooled = device.stats().pool.pooled;
+        drop([
+            device.allocate(&stream, 8 * MIB).expect("a block"),
+            device.allocate(&stream, 60 * MIB).expect("a block"),
+        ]);
+        for seconds in [1, 2] {
+            device.maintain_at(start + Duration::from_secs(seconds));
+        }
+        (device.stats().pool.reserved / MIB, pooled)
+    };
+    let (all, cached) = kept(&[]);
+    assert!(all >= 68 && cached == 8 * 8192, "{all} MiB, {cached} bytes");
+    assert_eq!(kept(&[("idle", "1000")]).0, 0);
+    // Handles go back whole.
+    let kept_mib = kept(&[("idle", "1000"), ("keep", "10MiB"), ("largest_handle", "2MiB")]).0;
+    assert_eq!(kept_mib, 10);
+    assert_eq!(kept(&[("stream_cache", "16KiB")]).1, 16 << 10);
+    assert_eq!(kept(&[("coalesce", "0")]).1, 0);
+}
+
+#[test]
+fn the_caches_follow_the_pressure_where_that_is_on() {
+    let cached = |adapt: &str| {
+        let device = device(Config::device().capacity(64 * MIB).set("adapt", adapt).expect("a switch"));
+        let stream = device.stream().expect("a stream");
+        let _full = device.allocate(&stream, 62 * MIB).expect("a block");
+        drop([8192; 8].map(|bytes| device.allocate(&stream, bytes).expect("a block")));
+        device.stats().pool.pooled
+    };
+    assert_eq!((cached("off"), cached("on") < 48 << 10), (64 << 10, true));
 }
 
 #[test]

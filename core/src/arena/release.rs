@@ -19,6 +19,11 @@ impl<S: Source, F: Fence, M: ArenaStorage> Arena<S, F, M> {
         self.counters.in_use
     }
 
+    /// Whether freed blocks wait for their owners' fences.
+    pub fn is_waiting(&self) -> bool {
+        self.pending.iter().any(|queue| queue.first().is_some())
+    }
+
     /// As [`trim`](crate::Allocator::trim), but keeps at least `keep` bytes reserved, if so many are.
     pub fn trim_to(&mut self, keep: u64) -> u64 {
         self.wait_for_fences();

@@ -20,7 +20,7 @@ pub const TABLE: &[Spec] = &[
     STRATEGY,
     FALLBACK,
     ORIGIN,
-    CACHED,
+    STREAM_CACHE,
     COALESCE,
     ADAPT,
     KEEP,
@@ -128,10 +128,11 @@ pub const PRESSURE: Spec =
 ///
 /// 8 GiB in handles of 32 MiB take 513 driver calls: made and mapped one by one, opened together.
 pub const LARGEST_HANDLE: Spec =
-    row("largest_handle", &[Device], Allowed::Bytes(Bounds::new(1, 1 << 40)), Number(32 << 20));
+    row("largest_handle", &[Device], Allowed::Bytes(Bounds::new(1, 1 << 40)), Number(32 << 20))
+        .variable("TERRACE_LARGEST_HANDLE");
 
 /// Share of a device's capacity up to which its pages are mapped and none are moved.
-pub const MOVE_ABOVE: Spec = row("move_above", &[Device], Allowed::Share, Share(1.0));
+pub const MOVE_ABOVE: Spec = row("move_above", &[Device], Allowed::Share, Share(1.0)).variable("TERRACE_MOVE_ABOVE");
 
 /// Which free block a request gets.
 pub const STRATEGY: Spec =
@@ -145,37 +146,42 @@ pub const FALLBACK: Spec =
 /// Where a device's memory comes from.
 pub const ORIGIN: Spec =
     row("origin", &[Device, Torch], Allowed::Word(&["auto", "pages", "segments", "driver-pool", "managed"]), Word(0))
+        .variable("TERRACE_ORIGIN")
         .overrides(&[only(Profile::Torch, Word(0)).variable("TERRACE_TORCH_ORIGIN")]);
 
 /// Most bytes that a stream keeps in its cache.
 ///
 /// A cached block keeps its page from being moved away: the 32nd part of a page of 2 MiB at most.
-pub const CACHED: Spec = row("cached", &[Device], ANY, Number(64 << 10));
+pub const STREAM_CACHE: Spec = row("stream_cache", &[Device], ANY, Number(64 << 10)).variable("TERRACE_STREAM_CACHE");
 
 /// Most bytes that the caches of all streams of a device hold.
 ///
 /// Beyond it they are emptied, and free blocks merge. 0: freed blocks merge at once. None: when memory is short.
-pub const COALESCE: Spec = row("coalesce", &[Device], Allowed::BytesOrNone(Bounds::ANY), Number(u64::MAX));
+pub const COALESCE: Spec =
+    row("coalesce", &[Device], Allowed::BytesOrNone(Bounds::ANY), Number(u64::MAX)).variable("TERRACE_COALESCE");
 
 /// Whether the caches of a device's streams become smaller while pressure is high, without being asked.
-pub const ADAPT: Spec = row("adapt", &[Device], Allowed::Switch, Switch(true));
+pub const ADAPT: Spec = row("adapt", &[Device], Allowed::Switch, Switch(true)).variable("TERRACE_ADAPT");
 
 /// Bytes that a device's pool keeps taken from the driver, when it gives memory back.
-pub const KEEP: Spec = row("keep", &[Device], ANY, Number(0));
+pub const KEEP: Spec = row("keep", &[Device], ANY, Number(0)).variable("TERRACE_KEEP");
 
 /// Milliseconds after which maintenance gives back what a device's pool did not need; 0: never.
 ///
 /// It takes one to two of these.
-pub const IDLE: Spec = row("idle", &[Device], Allowed::Count(Bounds::new(0, u32::MAX as u64)), Number(0));
+pub const IDLE: Spec =
+    row("idle", &[Device], Allowed::Count(Bounds::new(0, u32::MAX as u64)), Number(0)).variable("TERRACE_IDLE");
 
 /// Whether pages are open to every device that can reach this one.
 ///
 /// PyTorch opens devices to each other without telling its allocator.
-pub const PEERS: Spec =
-    row("peers", &[Device], Allowed::Switch, Switch(false)).overrides(&[only(Profile::Torch, Switch(true))]);
+pub const PEERS: Spec = row("peers", &[Device], Allowed::Switch, Switch(false))
+    .variable("TERRACE_PEERS")
+    .overrides(&[only(Profile::Torch, Switch(true))]);
 
 /// The most blocks in each of the two areas of a device, small and large.
-pub const BLOCKS: Spec = row("blocks", &[Device], Allowed::Count(Bounds::new(1, 1 << 24)), Number(1 << 18));
+pub const BLOCKS: Spec =
+    row("blocks", &[Device], Allowed::Count(Bounds::new(1, 1 << 24)), Number(1 << 18)).variable("TERRACE_BLOCKS");
 
 /// Time before free memory is purged, which takes one to two of these.
 pub const PURGE_DELAY: Spec = host("purge_delay", Allowed::Delay, Delay(Some(250))).variable("TERRACE_PURGE_DELAY");
@@ -264,7 +270,7 @@ pub const DEBUG: Spec =
     row("debug", &[Device, Host, Manager], Allowed::Words(&["check", "stats", "leaks", "sites"]), Words(0))
         .variable("TERRACE_DEBUG");
 
-/// A setting with the same default everywhere, and no variable yet.
+/// A setting with the same default everywhere, before its variable is named.
 const fn row(name: &'static str, surfaces: &'static [Surface], allowed: Allowed, default: Value) -> Spec {
     Spec { name, variable: None, surfaces, allowed, default, overrides: &[] }
 }

@@ -686,6 +686,24 @@ fn adjacent_blocks_that_wait_are_one_record() {
     }
 }
 
+/// Each waits for the work up to its own free: what came before a neighbour's is not kept back by it.
+#[test]
+fn a_neighbour_whose_work_is_done_is_free_at_once() {
+    for [first, second] in [[0, 1], [1, 0]] {
+        let mut world = world(false, 1 << 20, SETTINGS);
+        world.fence_mut().done.insert(Owner(1), 0);
+        let blocks = [get(&mut world, 8 * PAGE, 1), get(&mut world, 8 * PAGE, 1)];
+        put(&mut world, blocks[first], 1);
+        let last = world.fence_mut().last;
+        world.fence_mut().done.insert(Owner(1), last);
+        put(&mut world, blocks[second], 1);
+        world.check().expect("every invariant holds");
+        let stats = world.stats();
+        assert_eq!((stats.largest_free, stats.pooled), (8 * PAGE, 8 * PAGE), "one is free, one waits");
+        assert_eq!(get(&mut world, 8 * PAGE, 2).address, blocks[first].address);
+    }
+}
+
 #[test]
 fn what_waits_for_its_owner_is_chosen_where_it_fits_better_than_a_gap() {
     let mut world = world(false, 1 << 20, SETTINGS);

@@ -14,11 +14,11 @@ fn tight() -> DeviceOptions {
     DeviceOptions { origin: PoolOrigin::Segments, capacity: 32 * MIB, segment: 2 * MIB, blocks: 1 << 14, ..small() }
 }
 
-/// The same, where each stream caches `cached` bytes in blocks of [`CACHED`] bytes.
-fn caching(cached: u64) -> DeviceOptions {
+/// The same, where each stream caches `stream_cache` bytes in blocks of [`CACHED`] bytes.
+fn caching(stream_cache: u64) -> DeviceOptions {
     let tight = tight();
     let small_threshold = tight.small_threshold.max(CACHED);
-    DeviceOptions { cached, pooled_per_bucket: 4096, small_threshold, ..tight }
+    DeviceOptions { stream_cache, pooled_per_bucket: 4096, small_threshold, ..tight }
 }
 
 /// Allocates until nothing is left.

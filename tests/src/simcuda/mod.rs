@@ -17,6 +17,7 @@
 //! ```
 
 mod controls;
+mod hip;
 mod library;
 mod session;
 mod strings;
@@ -24,6 +25,7 @@ mod sweep;
 mod symbols;
 
 pub use controls::Simulator;
+pub use hip::HipSession;
 pub use library::{VARIABLE, built};
 pub use session::Session;
 pub use sweep::swept;

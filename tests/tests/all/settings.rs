@@ -93,9 +93,9 @@ fn configurations_have_the_rows_and_each_preset_its_profile() {
 
 #[test]
 fn each_variable_of_a_configuration_changes_it() {
-    let managers = settings::of(Surface::Manager).filter(|spec| !spec.surfaces.contains(&Surface::Config));
-    for spec in settings::of(Surface::Config).chain(managers) {
-        let texts = ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "worst", "never", "lru", "threads", "stats"];
+    for spec in Config::default().rows().map(|row| row.spec) {
+        let texts =
+            ["4KiB", "0.5", "3", "0.1,0.2,0.3", "on", "off", "worst", "never", "lru", "threads", "stats", "pages"];
         let changes = |text: &&&str| spec.parse(text).is_ok_and(|value| value != spec.default);
         let text = texts.iter().find(changes).unwrap_or_else(|| panic!("a value for {}", spec.name));
         let variable = spec.variable.expect("a variable").into();
@@ -175,11 +175,12 @@ fn tables_for_users_say_what_the_table_says() {
         ("adapters/terrace/src/config.rs", Surface::Config),
         ("adapters/torch/README.md", Surface::Torch),
     ] {
-        // A configuration covers managers too.
-        let managers = settings::of(Surface::Manager)
-            .filter(|spec| surface == Surface::Config && !spec.surfaces.contains(&Surface::Config));
-        let rows = settings::of(surface).chain(managers);
-        let rows: Vec<Spec> = rows.map(|spec| spec.of(surface.profile())).collect();
+        // A configuration covers devices and managers too.
+        let rows = match surface {
+            Surface::Config => Config::default().rows().map(|row| row.spec).collect(),
+            surface => settings::of(surface).collect::<Vec<_>>(),
+        };
+        let rows: Vec<Spec> = rows.iter().map(|spec| spec.of(surface.profile())).collect();
         let found = documented(path);
         let [names, known] = [
             found.iter().map(|[name, ..]| name.as_str()).collect(),

@@ -2,7 +2,9 @@
 
 use super::{open, small};
 use std::time::{Duration, Instant};
-use terrace_device::{Defragmentation, Device, DeviceBlock, DeviceError, DeviceOptions, PoolOrigin, Stream};
+use terrace_device::{
+    Defragmentation, Device, DeviceBlock, DeviceError, DeviceOptions, PinnedBuffer, PoolOrigin, Stream,
+};
 use terrace_tests::simcuda::Simulator;
 
 const MIB: u64 = 1 << 20;
@@ -217,6 +219,23 @@ fn only_what_no_one_needed_goes_back() {
     drop(never.allocate(&stream, 100 * MIB).expect("room"));
     let done = [1, 1 << 20].map(|seconds| never.maintain_at(start + Duration::from_secs(seconds)).returned);
     assert_eq!((done, never.stats().pool.reserved >= 100 * MIB), ([0, 0], true));
+}
+
+/// Pinned memory that was needed in no period goes back too, and what was needed stays.
+#[test]
+fn idle_pinned_memory_goes_back() {
+    let _session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    let device = open(0, DeviceOptions { idle: 1000, ..by_pages() }).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let start = Instant::now();
+    let after = |seconds| device.maintain_at(start + Duration::from_secs(seconds)).returned;
+    let pinned = || PinnedBuffer::<u8>::new(&device, &stream, 4 << 20).expect("pinned memory");
+    assert_eq!(after(0), 0);
+    drop([(); 30].map(|()| pinned()));
+    let kept = device.stats().pinned.reserved;
+    let (returned, left) = (after(1), device.stats().pinned.reserved);
+    assert!(returned > 0 && (120 * MIB..125 * MIB).contains(&left), "as much as was needed stays, in whole regions");
+    assert_eq!((returned + after(2), device.stats().pinned.reserved), (kept, 0));
 }
 
 /// What maintenance gave back because it was idle is not taken ahead by the next block.

@@ -125,6 +125,25 @@ fn caches_serve_again_when_nothing_waits() {
     assert_eq!((hits(&device), device.stats().pool.live_blocks), ((10, 0), 0));
 }
 
+/// Memory that can neither be zeroed nor given back is nobody's: no request waits for it.
+#[test]
+fn nothing_waits_for_memory_that_is_lost() {
+    let mut session = Simulator::exclusive(r#"{"profile": "discrete"}"#);
+    session.allow_leaks();
+    let options = DeviceOptions { capacity: 64 * MIB, origin: PoolOrigin::Segments, zero_fresh: true, ..small() };
+    let device = open(0, options).expect("a device");
+    let stream = device.stream().expect("a stream");
+    for name in ["cuMemsetD8Async", "cuMemFree_v2"] {
+        (1..9).for_each(|nth| session.fail(name, nth, 999));
+    }
+    device.allocate(&stream, 40 * MIB).expect_err("it cannot be zeroed");
+    assert_eq!((device.stats().pool.reserved, device.stats().pool.live_blocks), (40 * MIB, 0));
+    let mut allocation = pin!(device.allocate_async(&stream, 60 * MIB));
+    let polled = allocation.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()));
+    assert!(matches!(polled, Poll::Ready(Err(DeviceError::OutOfMemory(_)))), "{polled:?}");
+    session.forget();
+}
+
 /// A stream that always has work: what was freed may move once the work before that is done, however much follows.
 #[test]
 fn a_future_is_served_though_its_stream_stays_busy() {

@@ -26,14 +26,14 @@ pub fn run(_options: &Options, report: &mut Report) {
     report.verdict("lint::doc", run_quiet("doc", doc));
 }
 
-/// The workspace, and the fuzz targets (a workspace of their own).
+/// The workspace, and the workspaces of their own: fuzz targets, CubeCL's storage.
 fn fmt() -> Result<(), String> {
     run_quiet("fmt", cargo(["fmt", "--all", "--check", "--", "--color", "never"]))?;
-    if root().join("fuzz/Cargo.toml").exists() {
-        run_quiet(
-            "fmt-fuzz",
-            cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check", "--", "--color", "never"]),
-        )?;
+    for manifest in
+        ["fuzz/Cargo.toml", "adapters/cubecl/Cargo.toml"].into_iter().filter(|path| root().join(path).exists())
+    {
+        let log = format!("fmt-{manifest}");
+        run_quiet(&log, cargo(["fmt", "--manifest-path", manifest, "--check", "--", "--color", "never"]))?;
     }
     Ok(())
 }

@@ -73,9 +73,9 @@ pub const STEPS: &[Step] = &[
     },
     Step {
         name: "clients",
-        what: "numba's own driver tests on the simulated CUDA driver",
+        what: "numba's own driver tests on the simulated CUDA driver; CubeCL on devices",
         long: true,
-        run: clients::numba::run,
+        run: clients::run,
     },
     Step {
         name: "pytorch",

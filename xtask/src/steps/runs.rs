@@ -153,6 +153,8 @@ pub const RUNS: &[Run] = &[
     Run { name: "tests", targets: SHARED, long: true, ..ASAN },
     Run { name: "tiers", targets: TIERS, tests: TIERS_TESTS, long: true, ..ASAN },
     Run { name: "cuda", targets: "-p terrace-cuda --lib --test simulated", long: true, ..ASAN },
+    Run { name: "hip", targets: "-p terrace-hip --lib --test simulated", long: true, ..ASAN },
+    Run { name: "guard", targets: "-p terrace-guard --lib", ..ASAN },
     Run { name: "simcuda", targets: "-p terrace-simcuda --lib --tests", long: true, ..ASAN },
     Run { name: "devices", targets: SIMULATED, long: true, ..ASAN },
     Run { name: "benches", targets: "-p terrace-benches --lib", long: true, ..ASAN },

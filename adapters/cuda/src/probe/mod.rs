@@ -12,13 +12,13 @@ mod mapping;
 use crate::context::number;
 use crate::copy_batch::copy_batch;
 use crate::cuda::Cuda;
-use crate::error::OpenError;
-use crate::layouts::attribute;
+use crate::dialect::Dialect;
+use crate::error::OpenErrorReason;
+use crate::layouts::Attributes;
 use crate::library::MissingSymbol;
 use crate::pages;
 use crate::regions::{allocate, create_pool, destroy_pool, free, grant_pool_access, register, trim, unregister};
 use crate::streams::stream_name;
-use std::fmt;
 use terrace_device::{Backend, Capabilities, CopyRange, Fault, MemoryKind, RawStream, insist, meminfo};
 
 /// Why a probe failed.
@@ -33,15 +33,15 @@ enum ProbeError {
     Other(&'static str),
 }
 
-impl fmt::Display for ProbeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ProbeError {
+    fn text(&self, dialect: &Dialect) -> String {
         match self {
             Self::Missing(MissingSymbol { symbol, since }) => {
-                write!(f, "the driver has no {symbol}, which came with CUDA {since}")
+                format!("the driver has no {symbol}, which came with {} {since}", dialect.platform)
             }
-            Self::Attribute(attribute) => write!(f, "the device says so ({attribute} is 0)"),
-            Self::Refused(fault) => write!(f, "{fault}"),
-            Self::Other(words) => f.write_str(words),
+            Self::Attribute(attribute) => format!("the device says so ({attribute} is 0)"),
+            Self::Refused(fault) => fault.to_string(),
+            Self::Other(words) => (*words).to_string(),
         }
     }
 }
@@ -91,24 +91,25 @@ const PROBES: [Probe; 13] = [
 ];
 
 /// Runs all probes; writes the device's name, size, capabilities and notes into the description.
-pub fn probe(cuda: &mut Cuda) -> Result<(), OpenError> {
+pub fn probe(cuda: &mut Cuda) -> Result<(), OpenErrorReason> {
+    let dialect = cuda.primary.functions.dialect;
     cuda.description.name = name(cuda)?;
     cuda.description.total = total(cuda)?;
     for Probe { capability, without, run } in &PROBES {
         match run(cuda) {
             Ok(()) => cuda.description.capabilities |= *capability,
-            Err(ProbeError::Refused(fault)) if fault.is_fatal() => return Err(OpenError::Driver(fault)),
-            Err(why) => cuda.description.notes.push(format!("{without}: {why}")),
+            Err(ProbeError::Refused(fault)) if fault.is_fatal() => return Err(OpenErrorReason::Driver(fault)),
+            Err(why) => cuda.description.notes.push(format!("{without}: {}", why.text(dialect))),
         }
     }
     if let Err(missing) = &cuda.primary.functions.hints {
         let newer = cuda.primary.functions.hints_by_location.is_ok();
         let what = if newer { "are given by newer functions" } else { "cannot be given" };
-        let why = ProbeError::from(missing);
+        let why = ProbeError::from(missing).text(dialect);
         cuda.description.notes.push(format!("hints about managed memory {what}: {why}"));
     }
     if let Err(missing) = &cuda.primary.functions.capture {
-        let why = ProbeError::from(missing);
+        let why = ProbeError::from(missing).text(dialect);
         cuda.description.notes.push(format!("a graph capture may be broken by calls of other threads: {why}"));
     }
     Ok(())
@@ -135,8 +136,8 @@ fn total(cuda: &Cuda) -> Result<u64, Fault> {
 }
 
 /// Queries an attribute of the device; 0 is an error.
-fn check_attribute(cuda: &Cuda, which: u32, name: &'static str) -> Result<(), ProbeError> {
-    let mut value = 0;
+fn check_attribute(cuda: &Cuda, which: fn(&Attributes) -> u32, name: &'static str) -> Result<(), ProbeError> {
+    let (mut value, which) = (0, which(&cuda.primary.functions.dialect.attributes));
     cuda.primary.call("cuDeviceGetAttribute", |core| {
         // SAFETY: the out parameter lives through the call; the driver refuses an unknown attribute.
         unsafe { (core.cuDeviceGetAttribute)(&raw mut value, which, cuda.primary.device) }
@@ -154,7 +155,7 @@ fn stream_names(cuda: &mut Cuda) -> Result<(), ProbeError> {
 /// Maps a page, writes to it and unmaps it.
 fn map_pages(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.pages.as_ref()?;
-    check_attribute(cuda, attribute::VIRTUAL_MEMORY, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")?;
+    check_attribute(cuda, |all| all.virtual_memory, "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED")?;
     cuda.description.page_bytes = pages::granularity(cuda)?;
     let tried = mapping::reserve_and_write(cuda, cuda.description.page_bytes);
     if tried.is_err() {
@@ -165,7 +166,7 @@ fn map_pages(cuda: &mut Cuda) -> Result<(), ProbeError> {
 
 fn pool(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.pools.as_ref()?;
-    check_attribute(cuda, attribute::MEMORY_POOLS, "MEMORY_POOLS_SUPPORTED")?;
+    check_attribute(cuda, |all| all.memory_pools, "MEMORY_POOLS_SUPPORTED")?;
     cuda.pool = Some(create_pool(cuda)?);
     let tried = allocate_and_free(cuda, MemoryKind::Pool, 1).and_then(|()| insist(|| trim(cuda)));
     if tried.is_err()
@@ -202,7 +203,7 @@ fn allocate_and_free(cuda: &Cuda, kind: MemoryKind, bytes: u64) -> Result<(), Fa
 
 fn managed(cuda: &mut Cuda) -> Result<(), ProbeError> {
     cuda.primary.functions.managed.as_ref()?;
-    check_attribute(cuda, attribute::MANAGED_MEMORY, "MANAGED_MEMORY")?;
+    check_attribute(cuda, |all| all.managed_memory, "MANAGED_MEMORY")?;
     Ok(allocate_and_free(cuda, MemoryKind::Managed, 1)?)
 }
 
@@ -210,13 +211,13 @@ fn concurrent(cuda: &mut Cuda) -> Result<(), ProbeError> {
     if !cuda.description.capabilities.contains(Capabilities::MANAGED) {
         return Err(ProbeError::Other("there is none"));
     }
-    check_attribute(cuda, attribute::CONCURRENT_MANAGED, "CONCURRENT_MANAGED_ACCESS")
+    check_attribute(cuda, |all| all.concurrent_managed, "CONCURRENT_MANAGED_ACCESS")
 }
 
 fn pinned(cuda: &mut Cuda) -> Result<(), ProbeError> {
     // Without unified addressing, the device has another address than the host for the same memory, but `Backend` knows
     // only one.
-    check_attribute(cuda, attribute::UNIFIED_ADDRESSING, "UNIFIED_ADDRESSING")?;
+    check_attribute(cuda, |all| all.unified_addressing, "UNIFIED_ADDRESSING")?;
     Ok(allocate_and_free(cuda, MemoryKind::Pinned, 4096)?)
 }
 
@@ -226,7 +227,7 @@ fn registration(cuda: &mut Cuda) -> Result<(), ProbeError> {
     struct Own([u8; 4096]);
 
     cuda.primary.functions.registration.as_ref()?;
-    check_attribute(cuda, attribute::HOST_REGISTER, "HOST_REGISTER_SUPPORTED")?;
+    check_attribute(cuda, |all| all.host_register, "HOST_REGISTER_SUPPORTED")?;
     let mut own = Box::new(Own([0; 4096]));
     let address = number(own.0.as_mut_ptr());
     // SAFETY: a page of our own, which is unregistered before it is freed, or leaked.
@@ -271,15 +272,15 @@ fn peers(cuda: &mut Cuda) -> Result<(), ProbeError> {
 }
 
 fn pageable(cuda: &mut Cuda) -> Result<(), ProbeError> {
-    check_attribute(cuda, attribute::PAGEABLE_MEMORY, "PAGEABLE_MEMORY_ACCESS")
+    check_attribute(cuda, |all| all.pageable_memory, "PAGEABLE_MEMORY_ACCESS")
 }
 
 fn atomics(cuda: &mut Cuda) -> Result<(), ProbeError> {
-    check_attribute(cuda, attribute::HOST_NATIVE_ATOMICS, "HOST_NATIVE_ATOMIC_SUPPORTED")
+    check_attribute(cuda, |all| all.host_native_atomics, "HOST_NATIVE_ATOMIC_SUPPORTED")
 }
 
 fn integrated(cuda: &mut Cuda) -> Result<(), ProbeError> {
-    check_attribute(cuda, attribute::INTEGRATED, "INTEGRATED")
+    check_attribute(cuda, |all| all.integrated, "INTEGRATED")
 }
 
 fn available(cuda: &mut Cuda) -> Result<(), ProbeError> {

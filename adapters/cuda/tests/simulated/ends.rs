@@ -3,7 +3,7 @@
 use crate::child;
 use crate::handles::Simulated;
 use std::sync::OnceLock;
-use terrace_cuda::{Cuda, OpenError};
+use terrace_cuda::{Cuda, OpenError, OpenErrorReason};
 use terrace_device::{Backend, Fault, FaultReason, MemoryKind, RawEvent, RawStream};
 use terrace_tests::simcuda::Simulator;
 
@@ -62,7 +62,9 @@ fn a_device_lost_while_it_is_opened_is_not_opened() {
     let mut session = Simulator::exclusive(DISCRETE);
     session.allow_leaks();
     session.fail("cuMemMap", 1, 719);
-    let Err(OpenError::Driver(fault)) = Cuda::open(0) else { panic!("it was lost in the middle") };
+    let Err(OpenError { reason: OpenErrorReason::Driver(fault), .. }) = Cuda::open(0) else {
+        panic!("it was lost in the middle")
+    };
     assert_eq!((fault.call, fault.reason), ("cuMemMap", FaultReason::Lost));
 }
 
@@ -78,7 +80,7 @@ pub fn fork_and_tell() {
             // No code: the driver, which would refuse too, was not called.
             let forked = |fault: &Fault| (fault.reason, fault.code) == (FaultReason::Forked, 0);
             let wrong = refused.iter().filter(|(_, fault)| !fault.as_ref().is_some_and(forked)).count();
-            let opened = matches!(Cuda::open(0), Err(OpenError::Driver(Fault { reason: FaultReason::Forked, .. })));
+            let opened = matches!(Cuda::open(0), Err(error) if matches!(error.reason, OpenErrorReason::Driver(Fault { reason: FaultReason::Forked, .. })));
             drop(cuda);
             // SAFETY: ends this process without running the parent's exit handlers.
             unsafe { libc::_exit(wrong as i32 + if opened { 0 } else { 100 }) }

@@ -2,7 +2,7 @@
 
 use crate::contexts::{Kept, thread};
 use crate::workout::workout;
-use terrace_cuda::{Cuda, OpenError};
+use terrace_cuda::{Cuda, OpenError, OpenErrorReason};
 use terrace_device::Backend;
 use terrace_tests::simcuda::{Simulator, swept};
 
@@ -25,7 +25,9 @@ fn opening_survives_the_refusal_of_each_call() {
             session.fail(ANY, 0, 0);
             match opened {
                 Ok(cuda) => works(&cuda, profile, nth, code),
-                Err(OpenError::Driver(fault)) => assert_eq!(fault.code, code, "{profile}: call {nth}: {fault}"),
+                Err(OpenError { reason: OpenErrorReason::Driver(fault), .. }) => {
+                    assert_eq!(fault.code, code, "{profile}: call {nth}: {fault}")
+                }
                 Err(error) => panic!("{profile}: call {nth}, code {code}: {error}"),
             }
             assert_eq!(session.leaks(), Vec::<String>::new(), "{profile}: call {nth}, code {code}");

@@ -2,8 +2,8 @@
 
 use crate::handles::Simulated;
 use crate::workout::{with_region, with_stream, workout};
-use terrace_cuda::{Cuda, OpenError, Version};
-use terrace_device::{Backend, Capabilities, Fault, FaultReason, MemoryKind, meminfo};
+use terrace_cuda::{Cuda, OpenErrorReason, Version};
+use terrace_device::{Backend, Capabilities, Fault, FaultReason, MemoryKind, Visibility, meminfo};
 use terrace_tests::simcuda::Simulator;
 
 const MIB: u64 = 1 << 20;
@@ -39,6 +39,7 @@ fn each_machine_has_what_it_has() {
         ("thor", usual() | shared() | Capabilities::PAGEABLE),
         ("gb10", usual() | shared() | Capabilities::PAGEABLE),
         ("wsl2", usual() - Capabilities::CONCURRENT_MANAGED),
+        ("windows", usual() - Capabilities::CONCURRENT_MANAGED),
         ("vgpu", usual() - virtual_machine),
         ("two-peers", usual() | Capabilities::PEERS),
         ("two-strangers", usual()),
@@ -60,6 +61,33 @@ fn each_machine_has_what_it_has() {
     }
 }
 
+/// What a machine's driver says decides who sees a write, and a note says why it is not more.
+#[test]
+fn a_write_is_seen_where_the_machine_lets_it_be() {
+    let machines = [
+        // Linux with a GPU of its own memory; on chips whose GPU reads the host's page tables.
+        (r#"{"profile": "discrete"}"#, Visibility::System, None),
+        (r#"{"profile": "thor"}"#, Visibility::System, None),
+        (r#"{"profile": "gb10"}"#, Visibility::System, None),
+        // Jetson: the GPU reads the processor's caches, or it does not (no registration is what its driver then says).
+        (r#"{"profile": "orin"}"#, Visibility::Device, Some("take turns with managed memory")),
+        (r#"{"profile": "orin", "register": false}"#, Visibility::Device, Some("own memory cannot be pinned")),
+        (r#"{"profile": "wsl2"}"#, Visibility::Device, Some("take turns with managed memory")),
+        (r#"{"profile": "windows"}"#, Visibility::Device, Some("take turns with managed memory")),
+        (r#"{"profile": "vgpu"}"#, Visibility::Copies, Some("there is no managed memory")),
+        // What the driver says, and then refuses, is not there.
+        (r#"{"profile": "discrete", "managed": false}"#, Visibility::Copies, Some("there is no managed memory")),
+    ];
+    for (machine, visibility, note) in machines {
+        let _session = Simulator::exclusive(machine);
+        let cuda = Cuda::open(0).expect(machine);
+        let description = cuda.description();
+        assert_eq!(description.capabilities.visibility(), visibility, "{machine}: {:#?}", description.notes);
+        let told = note.is_none_or(|note| description.notes.iter().any(|told| told.contains(note)));
+        assert!(told, "{machine}: {note:?} in {:#?}", description.notes);
+    }
+}
+
 /// A refused capability becomes a note; a context that is lost while probing fails the open.
 #[test]
 fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
@@ -70,7 +98,7 @@ fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
         let opened = Cuda::open(0);
         assert_eq!(opened.is_ok(), opens, "{code}");
         if let Err(error) = opened {
-            assert!(matches!(&error, OpenError::Driver(fault) if fault.is_fatal()), "{error}");
+            assert!(matches!(&error.reason, OpenErrorReason::Driver(fault) if fault.is_fatal()), "{error}");
         }
         session.fail("*", 0, 0);
     }
@@ -80,18 +108,24 @@ fn a_device_that_is_lost_while_it_is_tried_is_not_opened() {
 fn what_cannot_be_opened_is_told() {
     {
         let _session = Simulator::exclusive(&profile("none"));
-        assert_eq!(Cuda::open(0).expect_err("no device"), OpenError::NoDevice { ordinal: 0, found: 0 });
+        assert_eq!(Cuda::open(0).expect_err("no device").reason, OpenErrorReason::NoDevice { ordinal: 0, found: 0 });
         assert_eq!(Cuda::count(), Ok(0));
     }
     {
         let _session = Simulator::exclusive(&profile("two-peers"));
         assert_eq!(Cuda::count(), Ok(2));
-        assert_eq!(Cuda::open(2).expect_err("two devices"), OpenError::NoDevice { ordinal: 2, found: 2 });
-        assert_eq!(Cuda::open(u32::MAX).expect_err("two devices"), OpenError::NoDevice { ordinal: u32::MAX, found: 2 });
+        assert_eq!(Cuda::open(2).expect_err("two devices").reason, OpenErrorReason::NoDevice { ordinal: 2, found: 2 });
+        assert_eq!(
+            Cuda::open(u32::MAX).expect_err("two devices").reason,
+            OpenErrorReason::NoDevice { ordinal: u32::MAX, found: 2 }
+        );
     }
     let _session = Simulator::exclusive(r#"{"profile":"old","driver":11030}"#);
     let version = Version { major: 11, minor: 3 };
-    assert_eq!(Cuda::open(0).expect_err("an old driver"), OpenError::DriverTooOld { version, needed: Version::NEEDED });
+    assert_eq!(
+        Cuda::open(0).expect_err("an old driver").reason,
+        OpenErrorReason::DriverTooOld { version, needed: Version::NEEDED }
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::child;
 use std::path::PathBuf;
-use terrace_cuda::{Cuda, OpenError, functions};
+use terrace_cuda::{Cuda, OpenError, OpenErrorReason, functions};
 use terrace_device::Backend;
 use terrace_tests::simcuda::{Simulator, without_symbols};
 
@@ -16,7 +16,9 @@ pub fn open_and_tell() {
             crate::workout::workout(&cuda).expect("what it has works");
             println!("worked: yes");
         }
-        Err(OpenError::MissingSymbol { symbol, since }) => println!("missing: {symbol} since {since}"),
+        Err(OpenError { reason: OpenErrorReason::MissingSymbol { symbol, since }, .. }) => {
+            println!("missing: {symbol} since {since}")
+        }
         Err(error) => println!("error: {error}"),
     }
     drop(session);

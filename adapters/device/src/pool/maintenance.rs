@@ -98,6 +98,10 @@ impl<B: Backend> DevicePool<B> {
         if is_over {
             let needed = inner.arena.begin_window();
             done.returned = inner.arena.release(needed.max(options.keep));
+            for side in inner.sides.iter_mut().flatten() {
+                let needed = side.begin_window();
+                done.returned += side.release(needed);
+            }
         }
         self.unlock(inner);
         done
@@ -173,6 +177,7 @@ impl<B: Backend> PoolState<B> {
             None => {
                 self.window = Some(now);
                 self.arena.begin_window();
+                self.sides.iter_mut().flatten().for_each(|side| _ = side.begin_window());
                 false
             }
         }

@@ -12,6 +12,7 @@ mod allocate;
 mod batch;
 mod check;
 mod events;
+mod follower;
 mod graphs;
 mod growth;
 mod hints;
@@ -33,6 +34,7 @@ use crate::staging::StagingBuffer;
 use crate::store::HeapStore;
 use crate::stream::{BlockOrigin, Hook, HostMemory, Release, StreamCore, StreamHandle};
 use crate::stream_cache::AllocatedTail;
+use follower::Follower;
 use graphs::Graph;
 use notice::PoolNotices;
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +45,7 @@ use std::time::Instant;
 use terrace_core::pressure::Level;
 use terrace_core::{Allocator, AnyFit, Arena, Block, Branch, FenceState, Owner};
 use terrace_guard::catch_panic;
-use waiting::{Follower, PoolWakers, WaiterQueue};
+use waiting::{PoolWakers, WaiterQueue};
 
 /// The arena of a device, with the fit strategy that the options name; its records are on the host's heap.
 type DeviceArena<B> = Arena<DeviceSource<B>, Fences<B>, HeapStore<AnyFit<Box<[Branch]>>>>;
@@ -135,6 +137,7 @@ struct PendingBlock {
 }
 
 /// What is left to do when the lock is released: all of it may run the user's code.
+#[derive(Default)]
 #[must_use]
 struct DeferredActions {
     parting: Vec<Arc<StreamCore>>,

@@ -12,7 +12,8 @@
 //! Asks from below: [`without_waiting`], since the thread that frees serves the queue; wakers, which are called without a lock.
 
 use super::allocate::is_memory;
-use super::{DeferredActions, DevicePool, PoolState};
+use super::follower::Look;
+use super::{DevicePool, PoolState};
 use crate::backend::Backend;
 use crate::error::DeviceError;
 use crate::fault::FaultReason;
@@ -20,9 +21,8 @@ use crate::fences::without_waiting;
 use crate::out_of_memory::OutOfMemory;
 use crate::stream::{BlockOrigin, NO_ROUTE, StreamCore};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
-use std::thread;
 use std::time::Duration;
 use terrace_core::{AllocError, Allocator, Block, Cause, Request};
 use terrace_guard::catch_panic;
@@ -241,73 +241,25 @@ impl<B: Backend> DevicePool<B> {
     /// Starts the thread that polls streams while requests wait, or ends it. After that it holds no reference to the pool, if nothing
     /// waits. If the system refuses a thread, the queue is served when other calls poll.
     fn update_follower(&self) {
-        let mut state = self.follower.state();
-        state.wanted = !self.inner().waiters.queue.is_empty();
-        if state.wanted && !state.running {
-            let (follower, pool) = (Arc::clone(&self.follower), self.me.clone());
-            let thread = thread::Builder::new().name("terrace-waiting".into());
-            state.running = thread.spawn(move || follower.follow(&pool)).is_ok();
-        }
-        drop(state);
-        self.follower.changed.notify_one();
+        let pool = &self.me;
+        let look = || {
+            let pool = pool.clone();
+            move || pool.upgrade().map(|pool| pool.look_at_streams())
+        };
+        self.follower.update(|| !self.inner().waiters.queue.is_empty(), look);
     }
 
     /// Looks once at the streams that use freed memory. Returns what is left to do, and the time until the next look, if anything
     /// waits.
-    fn look_at_streams(&self) -> (DeferredActions, Option<Duration>) {
+    fn look_at_streams(&self) -> Look {
         let inner = self.inner();
         let pause = if inner.waits_for_streams() { TICK } else { REST };
-        let waits = !inner.waiters.queue.is_empty();
         // Serving the queue queries the streams.
         let mut left = self.release(inner);
         left.part();
+        // The streams' keepers may have ended requests, or begun some.
+        let waits = !self.inner().waiters.queue.is_empty();
         (left, waits.then_some(pause))
-    }
-}
-
-/// The thread that polls streams while requests wait: its state, which outlives the pool.
-#[derive(Default)]
-pub(super) struct Follower {
-    state: Mutex<FollowerState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct FollowerState {
-    /// Whether requests wait.
-    wanted: bool,
-    /// Whether there is a thread.
-    running: bool,
-}
-
-impl Follower {
-    fn state(&self) -> MutexGuard<'_, FollowerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Polls a pool's streams until nothing waits. Refers to the pool only with the state locked.
-    fn follow<B: Backend>(&self, pool: &Weak<DevicePool<B>>) {
-        let _ends = FollowerEnds(self);
-        let mut state = self.state();
-        while state.wanted {
-            let Some((left, pause)) = pool.upgrade().map(|pool| pool.look_at_streams()) else { break };
-            state.wanted &= pause.is_some();
-            drop(state);
-            left.act();
-            state = self.state();
-            let Some(pause) = pause.filter(|_| state.wanted) else { continue };
-            state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-/// Notes that the thread ends, also by a panic: the next request starts another.
-struct FollowerEnds<'a>(&'a Follower);
-
-impl Drop for FollowerEnds<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        (state.wanted, state.running) = (false, false);
     }
 }
 
@@ -327,7 +279,7 @@ impl<B: Backend> PoolState<B> {
 
     /// Whether freed memory waits for streams.
     fn waits_for_streams(&self) -> bool {
-        !self.held.is_empty() || self.arena.stats().pooled > 0 || !self.fences.is_quiet()
+        !self.held.is_empty() || self.arena.is_waiting() || !self.fences.is_quiet()
     }
 
     /// Whether something is live, or on its way, whose free may serve a request.

@@ -23,7 +23,7 @@ pub(super) const PRESET: &str = "TERRACE_PRESET";
 pub(super) const DIRECTORIES: &str = "TERRACE_DIRECTORIES";
 
 /// What a configuration covers.
-const SURFACES: [Surface; 2] = [Surface::Config, Surface::Manager];
+const SURFACES: [Surface; 3] = [Surface::Config, Surface::Device, Surface::Manager];
 
 /// Collects values.
 ///

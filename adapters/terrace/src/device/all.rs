@@ -11,7 +11,7 @@ use terrace_device::{Capabilities, DeviceError};
 /// A device of this machine, or the reason why it cannot be opened.
 #[derive(Clone, Debug)]
 pub struct FoundDevice {
-    /// `host`, `cuda:N`; `cuda`, never opened, where that backend has no device at all.
+    /// `host`, `cuda:N`, `hip:N`; `cuda` or `hip`, never opened, where that backend has no device at all.
     pub name: String,
     /// The device, or why it cannot be opened.
     pub opened: Result<Device, String>,
@@ -86,9 +86,11 @@ pub enum Preference {
 }
 
 impl Device {
-    /// All devices of the built-in backends: the host, then those of CUDA with the feature `cuda`.
+    /// All devices of the built-in backends: the host, then those of CUDA and HIP.
     ///
-    /// Devices that cannot be opened are listed with the reason.
+    /// Those need the features `cuda` and `hip`.
+    /// Devices that cannot be opened are listed with the reason. A child process loads each driver's library first, so that one which
+    /// ends the process is such a reason too (Linux).
     ///
     /// # Example
     /// ```
@@ -100,10 +102,12 @@ impl Device {
     /// }
     /// ```
     pub fn all() -> Vec<FoundDevice> {
-        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "only CUDA adds devices"))]
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "only drivers add devices"))]
         let mut found = vec![FoundDevice { name: "host".into(), opened: Ok(Self::host()) }];
         #[cfg(feature = "cuda")]
-        found.extend(cuda::open_all(Self::cuda));
+        found.extend(drivers::open_all(&drivers::CUDA));
+        #[cfg(feature = "hip")]
+        found.extend(drivers::open_all(&drivers::HIP));
         found
     }
 
@@ -217,34 +221,65 @@ impl fmt::Display for NoDeviceFits {
 
 impl std::error::Error for NoDeviceFits {}
 
-/// Devices of CUDA.
+/// Drivers whose devices have numbers.
 #[cfg(feature = "cuda")]
-mod cuda {
+mod drivers {
     use super::{Device, FoundDevice};
-    use crate::device::{CudaError, OpenError};
+    use crate::device::{CudaError, OpenError, OpenErrorReason};
+
+    /// A driver, whose library may be missing, broken, of the wrong kind, or end the process that loads it.
+    pub struct NumberedDriver {
+        /// The name that its devices begin with.
+        pub name: &'static str,
+        /// File names of its library.
+        pub libraries: fn() -> Vec<String>,
+        /// Opens a device.
+        pub open: fn(u32) -> Result<Device, CudaError>,
+    }
+
+    pub const CUDA: NumberedDriver =
+        NumberedDriver { name: "cuda", libraries: terrace_cuda::library_names, open: Device::cuda };
+
+    #[cfg(feature = "hip")]
+    pub const HIP: NumberedDriver = NumberedDriver {
+        name: "hip",
+        libraries: || terrace_hip::library_names().iter().map(ToString::to_string).collect(),
+        open: Device::hip,
+    };
 
     /// The last device number to try: the largest machines have 16 devices.
     ///
     /// A driver that refuses every device does not report how many there are.
     const LAST_ORDINAL: u32 = 15;
 
+    /// Opens a driver's devices, unless its library ends a child process that loads it.
+    pub fn open_all(driver: &NumberedDriver) -> Vec<FoundDevice> {
+        match terrace_guard::loads(&(driver.libraries)()) {
+            Ok(()) => open_each(driver.name, driver.open),
+            Err(crash) => vec![FoundDevice { name: driver.name.into(), opened: Err(crash.to_string()) }],
+        }
+    }
+
     /// Opens devices by their numbers until there are no more.
     ///
     /// Without any, the one entry says what is missing.
-    pub fn open_all(open: impl Fn(u32) -> Result<Device, CudaError>) -> Vec<FoundDevice> {
+    fn open_each(name: &str, open: impl Fn(u32) -> Result<Device, CudaError>) -> Vec<FoundDevice> {
         let mut devices = Vec::new();
         for ordinal in 0..=LAST_ORDINAL {
             let opened = open(ordinal);
             // Only these errors concern one device. All others end the list: no driver, or no device of that number.
-            let one = matches!(&opened, Ok(_) | Err(CudaError::Device(_) | CudaError::Open(OpenError::Driver(_))));
+            let one = match &opened {
+                Ok(_) | Err(CudaError::Device(_)) => true,
+                Err(CudaError::Open(OpenError { reason, .. })) => matches!(reason, OpenErrorReason::Driver(_)),
+            };
             let opened = opened.map_err(|error| error.to_string());
             if !one {
                 if ordinal == 0 {
-                    devices.push(FoundDevice { name: "cuda".into(), opened });
+                    devices.push(FoundDevice { name: name.into(), opened });
                 }
                 break;
             }
-            devices.push(FoundDevice { name: format!("cuda:{ordinal}"), opened });
+            devices.push(FoundDevice { name: format!("{name}:{ordinal}"), opened });
         }
         devices
     }
@@ -256,11 +291,15 @@ mod cuda {
 
         /// The names of the devices, each with whether it was opened.
         fn found(open: impl Fn(u32) -> Result<Device, CudaError>) -> Vec<(String, bool)> {
-            open_all(open).into_iter().map(|found| (found.name, found.opened.is_ok())).collect()
+            open_each("cuda", open).into_iter().map(|found| (found.name, found.opened.is_ok())).collect()
+        }
+
+        fn refused(reason: OpenErrorReason) -> CudaError {
+            CudaError::Open(OpenError { driver: &terrace_cuda::CUDA, reason })
         }
 
         fn one_past(ordinal: u32, found: u32) -> CudaError {
-            CudaError::Open(OpenError::NoDevice { ordinal, found })
+            refused(OpenErrorReason::NoDevice { ordinal, found })
         }
 
         #[test]
@@ -272,16 +311,16 @@ mod cuda {
                 _ => Err(one_past(ordinal, 2)),
             };
             assert_eq!(found(open), [("cuda:0".into(), false), ("cuda:1".into(), true)]);
-            let refused = found(|_| Err(broken()));
-            assert_eq!(refused.len(), 16, "a driver that refuses each does not say how many there are");
-            assert!(refused.iter().all(|(_, opened)| !opened));
+            let none = found(|_| Err(broken()));
+            assert_eq!(none.len(), 16, "a driver that refuses each does not say how many there are");
+            assert!(none.iter().all(|(_, opened)| !opened));
         }
 
         #[test]
         fn a_driver_without_devices_is_one_entry() {
             let missing = vec![("cuda".to_owned(), false)];
             assert_eq!(found(|ordinal| Err(one_past(ordinal, 0))), missing);
-            assert_eq!(found(|_| Err(CudaError::Open(OpenError::NoLibrary { searched: vec![] }))), missing);
+            assert_eq!(found(|_| Err(refused(OpenErrorReason::NoLibrary { searched: vec![] }))), missing);
         }
     }
 }

@@ -68,13 +68,18 @@ fn wsl2() -> Profile {
     Profile { concurrent_managed: false, pinned_limit: 512 * MIB, ..discrete() }
 }
 
+/// Windows, whose display driver moves memory: managed memory that only one side uses at a time.
+fn windows() -> Profile {
+    Profile { concurrent_managed: false, driver: 12080, ..discrete() }
+}
+
 /// A slice of a GPU in a virtual machine: no addresses of one's own, no pools of the driver, no managed memory.
 fn vgpu() -> Profile {
     Profile { vmm: false, pools: false, managed: false, concurrent_managed: false, total: 8 * GIB, ..discrete() }
 }
 
-const NAMES: [&str; 10] =
-    ["discrete", "orin", "thor", "gb10", "wsl2", "vgpu", "two-peers", "two-strangers", "none", "old"];
+const NAMES: [&str; 11] =
+    ["discrete", "orin", "thor", "gb10", "wsl2", "windows", "vgpu", "two-peers", "two-strangers", "none", "old"];
 
 /// The machine of this name.
 pub fn named(name: &str) -> Option<Profile> {
@@ -84,6 +89,7 @@ pub fn named(name: &str) -> Option<Profile> {
         "thor" => coherent("Thor", [11, 0]),
         "gb10" => coherent("GB10", [12, 1]),
         "wsl2" => wsl2(),
+        "windows" => windows(),
         "vgpu" => vgpu(),
         "two-peers" => Profile { devices: 2, peers: true, ..discrete() },
         "two-strangers" => Profile { devices: 2, ..discrete() },

@@ -1,21 +1,29 @@
-//! Clients of the CUDA driver that others wrote, on the simulated driver.
+//! Clients that others wrote: of the CUDA driver, on the simulated one; of terrace's devices.
 //!
 //! A driver has some 570 functions, the simulated one a third. `libcuda.so.1` is made here: it passes on to the simulated driver, and
 //! answers that it does not support a function that this lacks, under each name that `cuda.h` has.
 //!
-//! Promises upward: [`numba`] and [`pytorch`] are steps.
+//! Promises upward: [`run`] and [`pytorch`] are steps.
 //! Asks from below: python3 with venv and pip, wheels from PyPI, a C compiler.
 
+pub mod cubecl;
 pub mod numba;
 pub mod pytorch;
 
 use crate::command::{cargo, execute, root, works};
 use crate::options::Options;
+use crate::report::Report;
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The step: [`numba`] and [`cubecl`].
+pub fn run(options: &Options, report: &mut Report) {
+    numba::run(options, report);
+    cubecl::run(report);
+}
 
 /// Where cargo builds what clients load.
 const BUILT: &str = "target/simcuda-lib/debug";

@@ -25,7 +25,7 @@ const WHEELS: [&str; 6] = [
 /// Tests that numba-cuda 0.30.4 has.
 const TESTS: usize = 250;
 
-/// The step.
+/// The test.
 pub fn run(options: &Options, report: &mut Report) {
     let folder = root().join("target/clients");
     let client = Client { folder, wheels: &WHEELS, modules: "cuda.bindings, filecheck, numba, numba_cuda, pytest" };
