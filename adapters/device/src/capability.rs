@@ -37,6 +37,8 @@ bitflags! {
         const SYNCHRONOUS = 1 << 12;
         /// One call of the driver can put many copies on a stream.
         const BATCHES = 1 << 13;
+        /// The device is the host's own processors, under whatever name.
+        const PROCESSOR = 1 << 14;
     }
 }
 

@@ -43,6 +43,7 @@ impl HostBackend {
             | Capabilities::PINNED
             | Capabilities::REGISTRATION
             | Capabilities::INTEGRATED
+            | Capabilities::PROCESSOR
             | Capabilities::PAGEABLE
             | Capabilities::HOST_ATOMICS
             | Capabilities::FREE_IS_AVAILABLE

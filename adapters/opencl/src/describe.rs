@@ -9,7 +9,8 @@ use crate::layouts::{
     CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_DEVICE_MAX_MEM_ALLOC_SIZE,
     CL_DEVICE_MEM_BASE_ADDR_ALIGN, CL_DEVICE_NAME, CL_DEVICE_PLATFORM, CL_DEVICE_SVM_ATOMICS,
     CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_SVM_COARSE_GRAIN_BUFFER, CL_DEVICE_SVM_FINE_GRAIN_BUFFER,
-    CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_VERSION, CL_DRIVER_VERSION, CL_PLATFORM_NAME,
+    CL_DEVICE_SVM_FINE_GRAIN_SYSTEM, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU, CL_DEVICE_VERSION, CL_DRIVER_VERSION,
+    CL_PLATFORM_NAME,
 };
 use crate::memory::OpenClMemory;
 use terrace_device::Fault;
@@ -34,6 +35,8 @@ pub struct OpenClDevice {
     pub largest: u64,
     /// Sub-buffers begin at multiples of this many bytes.
     pub align: u64,
+    /// Whether it is the host's processors (`CL_DEVICE_TYPE_CPU`).
+    pub processor: bool,
     /// Whether its memory is the host's.
     pub unified: bool,
     /// The kinds of memory that it has.
@@ -73,6 +76,7 @@ pub unsafe fn describe(functions: &Functions, device: u64, ordinal: u32) -> Resu
         total: number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
         largest: number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
         align: number(CL_DEVICE_MEM_BASE_ADDR_ALIGN)? / 8,
+        processor: number(CL_DEVICE_TYPE)? & CL_DEVICE_TYPE_CPU != 0,
         unified: number(CL_DEVICE_HOST_UNIFIED_MEMORY).is_ok_and(|unified| unified != 0),
         memory,
         atomics: has(CL_DEVICE_SVM_ATOMICS),
@@ -107,6 +111,7 @@ mod tests {
             total: 0,
             largest: 0,
             align: 128,
+            processor: false,
             unified: false,
             memory: Vec::new(),
             atomics: false,

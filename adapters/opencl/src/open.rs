@@ -185,7 +185,7 @@ fn said(says: bool, words: &'static str) -> Result<(), NotThere> {
 }
 
 /// In the order in which they run: some depend on those before.
-const PROBES: [CapabilityProbe; 7] = [
+const PROBES: [CapabilityProbe; 8] = [
     CapabilityProbe {
         capability: Capabilities::PINNED,
         without: "there is no pinned memory",
@@ -220,6 +220,11 @@ const PROBES: [CapabilityProbe; 7] = [
         capability: Capabilities::INTEGRATED,
         without: "the device has memory of its own",
         run: |_, about| said(about.unified, "it says so (CL_DEVICE_HOST_UNIFIED_MEMORY)"),
+    },
+    CapabilityProbe {
+        capability: Capabilities::PROCESSOR,
+        without: "the device is none of the host's processors",
+        run: |_, about| said(about.processor, "it says so (CL_DEVICE_TYPE)"),
     },
     CapabilityProbe {
         capability: Capabilities::FREE_IS_AVAILABLE,

@@ -11,8 +11,11 @@ pub use terrace_device::*;
 
 #[cfg(feature = "cuda")]
 pub use terrace_cuda::{OpenError, OpenErrorReason, SharedSlice, SharedSliceMut, SharedStream};
+#[cfg(feature = "opencl")]
+pub use terrace_opencl::{OpenClBackend, OpenClError, OpenClMemory};
 
 use crate::config::{Builder, Config, ConfigError};
+use std::fmt;
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::Once;
@@ -108,7 +111,7 @@ impl Device {
     /// As for [`Device::cuda`]; [`DeviceError::BadOption`].
     #[cfg(feature = "cuda")]
     pub fn cuda_with(ordinal: u32, options: DeviceOptions) -> Result<Self, CudaError> {
-        Ok(Self::open(terrace_cuda::Cuda::open(ordinal)?, options)?)
+        Ok(Self::open(terrace_cuda::Cuda::open(ordinal).map_err(BackendError::Open)?, options)?)
     }
 
     /// Opens a device of AMD's, by HIP. The library is loaded at run time; building needs nothing of ROCm.
@@ -133,7 +136,36 @@ impl Device {
     /// As for [`Device::hip`]; [`DeviceError::BadOption`].
     #[cfg(feature = "hip")]
     pub fn hip_with(ordinal: u32, options: DeviceOptions) -> Result<Self, CudaError> {
-        Ok(Self::open(terrace_hip::Hip::open(ordinal)?, options)?)
+        Ok(Self::open(terrace_hip::Hip::open(ordinal).map_err(BackendError::Open)?, options)?)
+    }
+
+    /// Opens a device of OpenCL, by its number among those of all platforms. The library is loaded at run time.
+    ///
+    /// Its blocks are parts of buffers; for shared virtual memory, or a context of your own, open a
+    /// [`OpenClBackend`](terrace_opencl::OpenClBackend) and pass it to [`Device::open`].
+    ///
+    /// # Errors
+    /// [`OpenClError`]: no library, no driver, no such device; each says what to install or do.
+    ///
+    /// # Example
+    /// ```no_run
+    /// let device = terrace::Device::opencl(0)?;
+    /// println!("{}: {}", device.name(), device.description().driver);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "opencl")]
+    pub fn opencl(ordinal: u32) -> Result<Self, OpenClDeviceError> {
+        Self::opencl_with(ordinal, DeviceOptions::default())
+    }
+
+    /// Opens a device of OpenCL with options; the granule is at least what its sub-buffers are aligned to.
+    ///
+    /// # Errors
+    /// As for [`Device::opencl`]; [`DeviceError::BadOption`].
+    #[cfg(feature = "opencl")]
+    pub fn opencl_with(ordinal: u32, options: DeviceOptions) -> Result<Self, OpenClDeviceError> {
+        let backend = terrace_opencl::OpenClBackend::open(ordinal).map_err(BackendError::Open)?;
+        Ok(Self(backend.open_device(options)?))
     }
 
     /// Changes `capacity` or `fallback` while the device is open, to a text such as `4GiB` or `on`.
@@ -185,19 +217,25 @@ impl Deref for Device {
     }
 }
 
-/// Why a device of CUDA or HIP could not be opened.
-#[cfg(feature = "cuda")]
+/// Why a device of a driver could not be opened.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CudaError {
+pub enum BackendError<E> {
     /// The driver or the device could not be opened.
-    Open(OpenError),
+    Open(E),
     /// The pool on the device could not be opened.
     Device(DeviceError),
 }
 
+/// Why a device of CUDA or HIP could not be opened.
 #[cfg(feature = "cuda")]
-impl std::fmt::Display for CudaError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+pub type CudaError = BackendError<OpenError>;
+
+/// Why a device of OpenCL could not be opened.
+#[cfg(feature = "opencl")]
+pub type OpenClDeviceError = BackendError<OpenClError>;
+
+impl<E: fmt::Display> fmt::Display for BackendError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(error) => error.fmt(f),
             Self::Device(error) => error.fmt(f),
@@ -205,18 +243,9 @@ impl std::fmt::Display for CudaError {
     }
 }
 
-#[cfg(feature = "cuda")]
-impl std::error::Error for CudaError {}
+impl<E: fmt::Debug + fmt::Display> std::error::Error for BackendError<E> {}
 
-#[cfg(feature = "cuda")]
-impl From<OpenError> for CudaError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(error)
-    }
-}
-
-#[cfg(feature = "cuda")]
-impl From<DeviceError> for CudaError {
+impl<E> From<DeviceError> for BackendError<E> {
     fn from(error: DeviceError) -> Self {
         Self::Device(error)
     }

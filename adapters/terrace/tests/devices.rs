@@ -8,10 +8,10 @@ use terrace_tests::simcuda::Simulator;
 
 const GIB: u64 = 1 << 30;
 
-/// All but those of HIP, which this machine need not have.
+/// Those of the host and CUDA: what else there is, is this machine's.
 fn names() -> Vec<(String, bool)> {
     let all = Device::all().into_iter().map(|found| (found.name, found.opened.is_ok()));
-    all.filter(|(name, _)| !name.starts_with("hip")).collect()
+    all.filter(|(name, _)| name == "host" || name.starts_with("cuda")).collect()
 }
 
 /// How many devices of CUDA were passed by.
@@ -97,13 +97,20 @@ fn a_library_that_aborts_takes_no_program_down() {
             Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(folder.path().join(name)).arg(&source).status();
         assert!(cc.expect("a C compiler").success());
     }
+    // A driver that OpenCL's loader would load, by what it is told in this folder.
+    let driver = folder.path().join("libamdhip64.so").display().to_string();
+    std::fs::write(folder.path().join("aborts.icd"), format!("{driver}\n")).expect("written");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").env("LD_LIBRARY_PATH", folder.path());
+    command.env("OCL_ICD_VENDORS", folder.path());
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("host: opened"), "{said}");
     assert!(said.contains("cuda: libcuda.so ends a process that loads it (signal 6)"), "{said}");
+    if cfg!(feature = "opencl") {
+        assert!(said.contains(&format!("opencl: {driver} ends a process that loads it (signal 6)")), "{said}");
+    }
     if cfg!(feature = "hip") {
         assert!(said.contains("hip: libamdhip64.so ends a process that loads it (signal 6)"), "{said}");
     }

@@ -11,7 +11,7 @@ use terrace_device::{Capabilities, DeviceError};
 /// A device of this machine, or the reason why it cannot be opened.
 #[derive(Clone, Debug)]
 pub struct FoundDevice {
-    /// `host`, `cuda:N`, `hip:N`; `cuda` or `hip`, never opened, where that backend has no device at all.
+    /// `host`, `cuda:N`, `hip:N`, `opencl:N`; `cuda` and such, never opened, where that backend has no device at all.
     pub name: String,
     /// The device, or why it cannot be opened.
     pub opened: Result<Device, String>,
@@ -79,6 +79,10 @@ pub enum Preference {
     OwnMemory,
     /// It is a GPU.
     Gpu,
+    /// It is the host itself, not its processors under another name.
+    Host,
+    /// Its backend is the vendor's own.
+    VendorsOwn,
     /// It has more room.
     MoreRoom,
     /// It comes first.
@@ -86,9 +90,9 @@ pub enum Preference {
 }
 
 impl Device {
-    /// All devices of the built-in backends: the host, then those of CUDA and HIP.
+    /// All devices of the built-in backends: the host, then those of CUDA, HIP and OpenCL.
     ///
-    /// Those need the features `cuda` and `hip`.
+    /// Each needs the feature of its name. A GPU that two of them reach is listed by both.
     /// Devices that cannot be opened are listed with the reason. A child process loads each driver's library first, so that one which
     /// ends the process is such a reason too (Linux).
     ///
@@ -102,19 +106,21 @@ impl Device {
     /// }
     /// ```
     pub fn all() -> Vec<FoundDevice> {
-        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "only drivers add devices"))]
+        #[cfg_attr(
+            not(any(feature = "cuda", feature = "opencl")),
+            expect(unused_mut, reason = "only drivers add devices")
+        )]
         let mut found = vec![FoundDevice { name: "host".into(), opened: Ok(Self::host()) }];
-        #[cfg(feature = "cuda")]
-        found.extend(drivers::open_all(&drivers::CUDA));
-        #[cfg(feature = "hip")]
-        found.extend(drivers::open_all(&drivers::HIP));
+        #[cfg(any(feature = "cuda", feature = "opencl"))]
+        found.extend(drivers::open_all());
         found
     }
 
     /// The best device with room for `bytes`, and why the others were passed by.
     ///
-    /// Devices with memory of their own come before GPUs that share the host's, and those before the host; among alike, the one
-    /// with the most room. Room is what is free now and within what the device's pool may take.
+    /// Devices with memory of their own come before GPUs that share the host's, those before the host, and the host before its
+    /// processors under another name; among alike, CUDA and HIP before OpenCL, then the one with the most room. Room is what is free now
+    /// and within what the device's pool may take.
     ///
     /// # Errors
     /// [`NoDeviceFits`] says of each device why not.
@@ -141,14 +147,30 @@ impl Device {
         Ok(self.memory()?.free.min(within))
     }
 
-    /// 2 with memory of its own, 1 for a GPU that shares the host's, 0 for the host.
-    fn rank(&self) -> u8 {
+    /// What kind of device it is, and whether its backend is the vendor's own: the greater the better.
+    fn rank(&self) -> (DeviceRank, bool) {
         let description = self.description();
-        match description.backend {
-            "host" => 0,
-            _ => 2 - u8::from(description.capabilities.contains(Capabilities::INTEGRATED)),
-        }
+        let has = |capability| description.capabilities.contains(capability);
+        let kind = match description.backend {
+            "host" => DeviceRank::Host,
+            _ if has(Capabilities::PROCESSOR) => DeviceRank::Processor,
+            _ if has(Capabilities::INTEGRATED) => DeviceRank::Shared,
+            _ => DeviceRank::Own,
+        };
+        (kind, description.backend != "opencl")
     }
+}
+
+/// Kinds of devices, the best last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum DeviceRank {
+    /// The host's processors under another name.
+    Processor,
+    Host,
+    /// A GPU that shares the host's memory.
+    Shared,
+    /// A device with memory of its own.
+    Own,
 }
 
 /// The best of some devices.
@@ -170,9 +192,12 @@ fn choose(found: Vec<FoundDevice>, needed: u64) -> Result<BestDevice, NoDeviceFi
     let Some(best) = best else { return Err(NoDeviceFits { needed, passed_by }) };
     let (name, device, room) = fit.remove(best);
     passed_by.extend(fit.into_iter().map(|(other, behind, less)| {
-        let because = match (device.rank(), behind.rank()) {
-            (2, 0 | 1) => Preference::OwnMemory,
-            (1, 0) => Preference::Gpu,
+        let ((kind, vendor), (other_kind, other_vendor)) = (device.rank(), behind.rank());
+        let because = match kind {
+            DeviceRank::Own if other_kind < kind => Preference::OwnMemory,
+            DeviceRank::Shared if other_kind < kind => Preference::Gpu,
+            DeviceRank::Host if other_kind < kind => Preference::Host,
+            _ if vendor && !other_vendor => Preference::VendorsOwn,
             _ if room > less => Preference::MoreRoom,
             _ => Preference::First,
         };
@@ -200,6 +225,8 @@ impl fmt::Display for PassedBy {
                 let because = match because {
                     Preference::OwnMemory => "has memory of its own",
                     Preference::Gpu => "is a GPU",
+                    Preference::Host => "is the host itself",
+                    Preference::VendorsOwn => "is reached by its vendor's own driver",
                     Preference::MoreRoom => "has more room",
                     Preference::First => "is as good and comes first",
                 };
@@ -222,63 +249,106 @@ impl fmt::Display for NoDeviceFits {
 impl std::error::Error for NoDeviceFits {}
 
 /// Drivers whose devices have numbers.
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "opencl"))]
 mod drivers {
     use super::{Device, FoundDevice};
-    use crate::device::{CudaError, OpenError, OpenErrorReason};
+    use crate::device::BackendError;
+    #[cfg(feature = "cuda")]
+    use crate::device::{CudaError, OpenErrorReason};
+    #[cfg(feature = "opencl")]
+    use crate::device::{OpenClDeviceError, OpenClError};
+    use std::fmt;
 
     /// A driver, whose library may be missing, broken, of the wrong kind, or end the process that loads it.
-    pub struct NumberedDriver {
+    struct NumberedDriver {
         /// The name that its devices begin with.
-        pub name: &'static str,
+        name: &'static str,
         /// File names of its library.
-        pub libraries: fn() -> Vec<String>,
+        libraries: fn() -> Vec<String>,
         /// Opens a device.
-        pub open: fn(u32) -> Result<Device, CudaError>,
+        open: fn(u32) -> Result<Device, NotOpened>,
     }
 
-    pub const CUDA: NumberedDriver =
-        NumberedDriver { name: "cuda", libraries: terrace_cuda::library_names, open: Device::cuda };
+    /// Why a device is not opened.
+    struct NotOpened {
+        problem: String,
+        /// Whether that concerns one device. All else ends the list: no driver, or no device of that number.
+        one: bool,
+    }
 
-    #[cfg(feature = "hip")]
-    pub const HIP: NumberedDriver = NumberedDriver {
-        name: "hip",
-        libraries: || terrace_hip::library_names().iter().map(ToString::to_string).collect(),
-        open: Device::hip,
-    };
+    const DRIVERS: &[NumberedDriver] = &[
+        #[cfg(feature = "cuda")]
+        NumberedDriver {
+            name: "cuda",
+            libraries: terrace_cuda::library_names,
+            open: |ordinal| Device::cuda(ordinal).map_err(mirror),
+        },
+        #[cfg(feature = "hip")]
+        NumberedDriver {
+            name: "hip",
+            libraries: || terrace_hip::library_names().iter().map(ToString::to_string).collect(),
+            open: |ordinal| Device::hip(ordinal).map_err(mirror),
+        },
+        #[cfg(feature = "opencl")]
+        NumberedDriver {
+            name: "opencl",
+            libraries: terrace_opencl::library_names,
+            open: |ordinal| Device::opencl(ordinal).map_err(opencl),
+        },
+    ];
 
     /// The last device number to try: the largest machines have 16 devices.
     ///
     /// A driver that refuses every device does not report how many there are.
     const LAST_ORDINAL: u32 = 15;
 
-    /// Opens a driver's devices, unless its library ends a child process that loads it.
-    pub fn open_all(driver: &NumberedDriver) -> Vec<FoundDevice> {
-        match terrace_guard::loads(&(driver.libraries)()) {
+    impl NotOpened {
+        fn new<E: fmt::Display>(error: &BackendError<E>, one: impl Fn(&E) -> bool) -> Self {
+            let one = match error {
+                BackendError::Device(_) => true,
+                BackendError::Open(error) => one(error),
+            };
+            Self { problem: error.to_string(), one }
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn mirror(error: CudaError) -> NotOpened {
+        NotOpened::new(&error, |error| matches!(error.reason, OpenErrorReason::Driver(_)))
+    }
+
+    #[cfg(feature = "opencl")]
+    fn opencl(error: OpenClDeviceError) -> NotOpened {
+        let ends = |error: &OpenClError| {
+            use OpenClError::{MissingSymbol, NoDevice, NoLibrary};
+            matches!(error, NoLibrary { .. } | MissingSymbol { .. } | NoDevice { .. })
+        };
+        NotOpened::new(&error, |error| !ends(error))
+    }
+
+    /// Opens all devices of each driver, unless its library ends a child process that loads it.
+    pub fn open_all() -> Vec<FoundDevice> {
+        let of = |driver: &NumberedDriver| match terrace_guard::loads(&(driver.libraries)()) {
             Ok(()) => open_each(driver.name, driver.open),
             Err(crash) => vec![FoundDevice { name: driver.name.into(), opened: Err(crash.to_string()) }],
-        }
+        };
+        DRIVERS.iter().flat_map(of).collect()
     }
 
     /// Opens devices by their numbers until there are no more.
     ///
     /// Without any, the one entry says what is missing.
-    fn open_each(name: &str, open: impl Fn(u32) -> Result<Device, CudaError>) -> Vec<FoundDevice> {
+    fn open_each(name: &str, open: impl Fn(u32) -> Result<Device, NotOpened>) -> Vec<FoundDevice> {
         let mut devices = Vec::new();
         for ordinal in 0..=LAST_ORDINAL {
             let opened = open(ordinal);
-            // Only these errors concern one device. All others end the list: no driver, or no device of that number.
-            let one = match &opened {
-                Ok(_) | Err(CudaError::Device(_)) => true,
-                Err(CudaError::Open(OpenError { reason, .. })) => matches!(reason, OpenErrorReason::Driver(_)),
-            };
-            let opened = opened.map_err(|error| error.to_string());
-            if !one {
+            if let Err(NotOpened { problem, one: false }) = opened {
                 if ordinal == 0 {
-                    devices.push(FoundDevice { name: name.into(), opened });
+                    devices.push(FoundDevice { name: name.into(), opened: Err(problem) });
                 }
                 break;
             }
+            let opened = opened.map_err(|refused| refused.problem);
             devices.push(FoundDevice { name: format!("{name}:{ordinal}"), opened });
         }
         devices
@@ -287,40 +357,44 @@ mod drivers {
     #[cfg(test)]
     mod tests {
         use super::*;
-        use crate::device::DeviceError;
 
         /// The names of the devices, each with whether it was opened.
-        fn found(open: impl Fn(u32) -> Result<Device, CudaError>) -> Vec<(String, bool)> {
+        fn found(open: impl Fn(u32) -> Result<Device, NotOpened>) -> Vec<(String, bool)> {
             open_each("cuda", open).into_iter().map(|found| (found.name, found.opened.is_ok())).collect()
         }
 
-        fn refused(reason: OpenErrorReason) -> CudaError {
-            CudaError::Open(OpenError { driver: &terrace_cuda::CUDA, reason })
-        }
-
-        fn one_past(ordinal: u32, found: u32) -> CudaError {
-            refused(OpenErrorReason::NoDevice { ordinal, found })
+        fn refused(one: bool) -> NotOpened {
+            NotOpened { problem: "a reason".into(), one }
         }
 
         #[test]
         fn a_device_that_cannot_be_opened_hides_no_other() {
-            let broken = || CudaError::Device(DeviceError::Cancelled);
             let open = |ordinal| match ordinal {
-                0 => Err(broken()),
+                0 => Err(refused(true)),
                 1 => Ok(Device::host()),
-                _ => Err(one_past(ordinal, 2)),
+                _ => Err(refused(false)),
             };
             assert_eq!(found(open), [("cuda:0".into(), false), ("cuda:1".into(), true)]);
-            let none = found(|_| Err(broken()));
+            let none = found(|_| Err(refused(true)));
             assert_eq!(none.len(), 16, "a driver that refuses each does not say how many there are");
             assert!(none.iter().all(|(_, opened)| !opened));
         }
 
         #[test]
         fn a_driver_without_devices_is_one_entry() {
-            let missing = vec![("cuda".to_owned(), false)];
-            assert_eq!(found(|ordinal| Err(one_past(ordinal, 0))), missing);
-            assert_eq!(found(|_| Err(refused(OpenErrorReason::NoLibrary { searched: vec![] }))), missing);
+            assert_eq!(found(|_| Err(refused(false))), [("cuda".to_owned(), false)]);
+        }
+
+        #[cfg(feature = "cuda")]
+        #[test]
+        fn what_concerns_one_device_ends_no_list() {
+            use crate::device::{DeviceError, OpenError};
+            use terrace_device::{Fault, FaultReason};
+            let open = |reason| mirror(BackendError::Open(OpenError { driver: &terrace_cuda::CUDA, reason })).one;
+            assert!(mirror(BackendError::Device(DeviceError::Cancelled)).one);
+            assert!(open(OpenErrorReason::Driver(Fault::of("cuInit", FaultReason::Other))));
+            assert!(!open(OpenErrorReason::NoDevice { ordinal: 1, found: 1 }));
+            assert!(!open(OpenErrorReason::NoLibrary { searched: Vec::new() }));
         }
     }
 }
