@@ -2,7 +2,8 @@
 //! thread's word is found the other way.
 //!
 //! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests,
-//! `host::bench` for those of its benchmark's programs, `host::cuda-TARGET` for devices on systems that have CUDA.
+//! `host::bench` for those of its benchmark's programs, `host::cuda-TARGET` and `host::metal-TARGET` for devices on systems
+//! that have CUDA and Metal.
 //! Asks from below: the targets (see `bare`); a cross compiler and qemu-user for AArch64.
 
 use super::bare::{self, Way};
@@ -14,6 +15,12 @@ use crate::report::Report;
 /// Systems that no machine here has: their files must at least be correct Rust against the real declarations.
 const CHECKED: [&str; 3] = ["x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-gnu"];
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
+/// Devices on other systems, Jetson's among them. What of Metal runs nowhere here is checked with its example and tests.
+const DEVICES: [(&str, &str, &[&str]); 3] = [
+    ("cuda", AARCH64, &[]),
+    ("cuda", "x86_64-pc-windows-gnu", &[]),
+    ("metal", "aarch64-apple-darwin", &["--lib", "--examples", "--tests"]),
+];
 /// Debian's cross compiler, its C library, and the emulator.
 const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
 /// The tests that need nothing but the allocator.
@@ -33,10 +40,10 @@ pub fn run(options: &Options, report: &mut Report) {
         Ok(way) => report.verdict("host::aarch64", aarch64(way)),
         Err(missing) => report.skip("host::aarch64", &missing),
     }
-    for target in [AARCH64, "x86_64-pc-windows-gnu"] {
-        let name = format!("host::cuda-{target}");
+    for (driver, target, kinds) in DEVICES {
+        let name = format!("host::{driver}-{target}");
         match bare::way(options, target) {
-            Ok(way) => report.verdict(&name, cuda(target, way)),
+            Ok(way) => report.verdict(&name, devices(driver, target, kinds, way)),
             Err(missing) => report.skip(&name, &missing),
         }
     }
@@ -51,11 +58,11 @@ fn check(target: &str, way: Way) -> Result<(), String> {
     execute(&format!("host-{target}"), &mut command).verdict()
 }
 
-/// Devices on the systems that have CUDA, Jetson's among them; nothing of CUDA is needed.
-fn cuda(target: &str, way: Way) -> Result<(), String> {
-    let mut command = way.cargo(&["check", "--package", "terrace-cuda"], "std,panic_abort");
-    command.args(["--target-dir", "target/bare", "--target", target]);
-    execute(&format!("host-cuda-{target}"), &mut command).verdict()
+/// A driver's devices on a system that has them; nothing of the driver is needed.
+fn devices(driver: &str, target: &str, kinds: &[&str], way: Way) -> Result<(), String> {
+    let mut command = way.cargo(&["check", "--package", &format!("terrace-{driver}")], "std,panic_abort");
+    command.args(kinds).args(["--target-dir", "target/bare", "--target", target]);
+    execute(&format!("host-{driver}-{target}"), &mut command).verdict()
 }
 
 /// What runs a program for AArch64: tests that run themselves once more are told.
