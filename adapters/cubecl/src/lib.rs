@@ -84,7 +84,8 @@ impl ComputeStorage for DeviceStorage {
     }
 
     fn get(&mut self, handle: &StorageHandle) -> Result<DeviceResource, IoError> {
-        let found = self.blocks.get(&handle.id).filter(|block| handle.offset() + handle.size() <= block.bytes().max(1));
+        let end = handle.offset().checked_add(handle.size());
+        let found = self.blocks.get(&handle.id).filter(|block| end.is_some_and(|end| end <= block.bytes()));
         let address = found.map(|block| block.address() + handle.offset());
         address.map(|address| DeviceResource { address, bytes: handle.size() }).ok_or_else(|| {
             let reason = format!("{} in terrace's storage on {}", handle.id, self.device.name());

@@ -62,6 +62,8 @@ pub struct Dialect {
     pub reason: fn(i32) -> FaultReason,
     /// Advice to the user for a code with which opening a device failed; empty if there is none.
     pub advice: fn(i32) -> &'static str,
+    /// Called after a refused call: a driver that remembers the last error for the program forgets this one.
+    pub refused: fn(),
     /// What to install if the driver is missing or too old.
     pub install: &'static str,
     /// What to look at if the driver sees no device.
@@ -79,6 +81,7 @@ pub static CUDA: Dialect = Dialect {
     codes: result_codes::NAMES,
     reason: result_codes::reason_of,
     advice: result_codes::advice,
+    refused: || (),
     install: "install NVIDIA's driver for CUDA 11.4 or newer (Linux: the distribution's package of the NVIDIA driver; \
               a container: start it with its devices, `--gpus all`; WSL2: the driver on the Windows side; Jetson: JetPack)",
     unseen: "look at `nvidia-smi -L` and at CUDA_VISIBLE_DEVICES",

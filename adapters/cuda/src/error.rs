@@ -5,7 +5,7 @@
 
 use crate::dialect::{Dialect, Version};
 use std::fmt;
-use terrace_device::Fault;
+use terrace_device::{Fault, FaultReason};
 
 /// Why a device could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +82,9 @@ impl fmt::Display for OpenError {
             OpenErrorReason::Driver(fault) => {
                 write!(f, "the {platform} device could not be opened: {fault}")?;
                 match advice(fault.code) {
+                    _ if fault.reason == FaultReason::Forked => {
+                        f.write_str("; the driver was initialised before the fork: fork first")
+                    }
                     "" => Ok(()),
                     advice => write!(f, "; {advice}"),
                 }

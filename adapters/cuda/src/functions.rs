@@ -17,7 +17,8 @@ use cudarc::driver::sys::{
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use terrace_device::Fault;
+use terrace_device::{Fault, FaultReason};
+use terrace_guard::Process;
 
 /// A function of the driver that this crate looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +193,8 @@ impl Found<'_> {
 /// All functions of a driver; a group with a missing function holds the first missing one.
 pub struct DriverFunctions {
     pub(crate) dialect: &'static Dialect,
+    /// The process that initialised the driver.
+    initialized: OnceLock<Process>,
     pub(crate) core: CoreFunctions,
     pub(crate) pages: Result<PageFunctions, MissingSymbol>,
     pub(crate) pools: Result<PoolFunctions, MissingSymbol>,
@@ -230,6 +233,7 @@ impl DriverFunctions {
         let missing = |MissingSymbol { symbol, since }| OpenErrorReason::MissingSymbol { symbol, since };
         Ok(Self {
             dialect,
+            initialized: OnceLock::new(),
             core: core.map_err(|symbol| OpenError { driver: dialect, reason: missing(symbol) })?,
             // SAFETY: as above.
             pages: unsafe { PageFunctions::find(&found) },
@@ -257,7 +261,27 @@ impl DriverFunctions {
     /// Turns the result code of a call, by CUDA's name, into a `Result`.
     #[inline]
     pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<(), Fault> {
-        if code == result_codes::SUCCESS { Ok(()) } else { Err(self.dialect.fault(call, code)) }
+        if code == result_codes::SUCCESS { Ok(()) } else { Err(self.refused(call, code)) }
+    }
+
+    #[cold]
+    fn refused(&self, call: &'static str, code: Code) -> Fault {
+        (self.dialect.refused)();
+        let fault = self.dialect.fault(call, code);
+        // A device makes calls only after the driver was initialised: so this is a forked child, or the driver has shut down.
+        let forked = code == result_codes::NOT_INITIALIZED && self.check_process().is_err();
+        if forked { Fault { reason: FaultReason::Forked, ..fault } } else { fault }
+    }
+
+    /// Records that this process initialised the driver.
+    pub(crate) fn mark_initialized(&self) {
+        self.initialized.get_or_init(Process::current);
+    }
+
+    /// Fails in a child of the process that initialised the driver, where it does not work.
+    pub(crate) fn check_process(&self) -> Result<(), Fault> {
+        let own = self.initialized.get().is_none_or(|process| process.is_current());
+        if own { Ok(()) } else { Err(Fault::of(self.dialect.name("cuInit"), FaultReason::Forked)) }
     }
 }
 

@@ -97,6 +97,7 @@ impl From<Fault> for OpenErrorReason {
 /// Initialises the driver; returns its version and the number of devices.
 fn start(functions: &DriverFunctions) -> Result<(Version, u32), OpenErrorReason> {
     let Dialect { version, needed, .. } = *functions.dialect;
+    functions.check_process()?;
     let mut number = 0;
     // SAFETY: the out parameter lives through the call, which is valid before `cuInit`.
     let code = unsafe { (functions.core.cuDriverGetVersion)(&raw mut number) };
@@ -110,7 +111,7 @@ fn start(functions: &DriverFunctions) -> Result<(Version, u32), OpenErrorReason>
         result_codes::NO_DEVICE => return Ok((version, 0)),
         code => functions.check("cuInit", code)?,
     }
-    result_codes::mark_initialized();
+    functions.mark_initialized();
     let mut found = 0;
     // SAFETY: the out parameter lives through the call.
     match unsafe { (functions.core.cuDeviceGetCount)(&raw mut found) } {

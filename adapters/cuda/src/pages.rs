@@ -51,7 +51,13 @@ pub fn reserve(cuda: &Cuda, bytes: u64) -> Result<u64, Fault> {
         // SAFETY: the out parameter lives through the call.
         unsafe { (pages.cuMemAddressReserve)(&raw mut address, size, alignment, 0, 0) }
     })?;
-    Ok(address)
+    if address.is_multiple_of(alignment as u64) {
+        return Ok(address);
+    }
+    // A driver may take no notice of the alignment (HIP's of ROCm 6).
+    // SAFETY: reserved above, and nothing is mapped there.
+    unsafe { unreserve(cuda, address, bytes) }?;
+    Err(cuda.primary.fault("cuMemAddressReserve", FaultReason::Unsupported))
 }
 
 /// Frees a reserved range of address space.

@@ -5,8 +5,6 @@
 //! Asks from below: nothing. Numbers and names are those of the header `cuda.h`; the tests compare them with cudarc's.
 
 use std::ffi::c_int;
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use terrace_device::{Fault, FaultReason};
 
 /// The result of a driver function: 0 for success, else an error code.
@@ -22,20 +20,6 @@ pub const INVALID_DEVICE: Code = 101;
 pub const NOT_READY: Code = 600;
 pub const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 
-/// Id of the process that initialised the driver; 0 before that.
-static INITIALIZED_IN: AtomicU32 = AtomicU32::new(0);
-
-/// Records that the calling process initialised the driver.
-pub fn mark_initialized() {
-    // Records only the first process: a forked child inherits the value, and cannot initialise the driver again.
-    let _ = INITIALIZED_IN.compare_exchange(0, process::id(), Relaxed, Relaxed);
-}
-
-/// Whether a process initialised the driver before it forked this one, in which the driver therefore does not work.
-fn was_initialized_by_ancestor() -> bool {
-    ![0, process::id()].contains(&INITIALIZED_IN.load(Relaxed))
-}
-
 /// Converts a size in bytes to the driver's `size_t`; a size that does not fit counts as out of memory.
 pub fn size(call: &'static str, bytes: u64) -> Result<usize, Fault> {
     usize::try_from(bytes).map_err(|_| Fault::of(call, FaultReason::OutOfMemory))
@@ -49,8 +33,7 @@ pub fn reason_of(code: Code) -> FaultReason {
         217 | 800 | 801 => FaultReason::Unsupported,
         36 => FaultReason::Missing,
         400 => FaultReason::BadHandle,
-        // A device makes calls only after a successful `cuInit`: so this is a forked child, or the driver shut down.
-        NOT_INITIALIZED if was_initialized_by_ancestor() => FaultReason::Forked,
+        // The driver shut down; in a forked child `DriverFunctions` says so.
         NOT_INITIALIZED | 4 => FaultReason::Lost,
         // What counts is said in our own context or without one, so an invalid context means that ours was destroyed.
         201 | 709 => FaultReason::Lost,
@@ -85,7 +68,6 @@ pub fn advice(code: Code) -> &'static str {
         804 => "the compatibility package does not support this device: use the library that came with the driver",
         805..=809 => "the MPS server cannot be used: look at its log",
         999 => "the kernel module may be missing: try `nvidia-modprobe -u`, or restart the machine",
-        NOT_INITIALIZED if was_initialized_by_ancestor() => "the driver was initialised before the fork: fork first",
         _ => "",
     }
 }

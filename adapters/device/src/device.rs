@@ -98,7 +98,8 @@ impl Device {
 
     /// Adopts a stream that stays alive as long as `keeper` does.
     ///
-    /// `keeper` is dropped when no stream or block of this device uses the handle any more.
+    /// `keeper` is dropped when no stream or block of this device uses the handle any more, on any thread. Its drop may use devices, but must
+    /// not wait for another thread that does.
     ///
     /// # Errors
     /// The driver's error.

@@ -3,7 +3,7 @@
 //! A forked child has a copy of its parent's memory, but none of the parent's other threads; locks that those threads held
 //! stay locked for ever. Calls that need threads, files or a driver are refused in the child before they touch a lock, and
 //! values that own such things are leaked there: [`Process`], [`ProcessOwned`]. A waker, a callback or a destructor that a
-//! user supplies may panic: [`catch_panic`]. A library may end the process that loads it: [`loads`].
+//! user supplies may panic: [`catch_panic`]. A library may end the process that loads it: [`try_loading`].
 //!
 //! Promises upward: a check costs one load, and detects every child made by the C library's
 //! [`fork`](https://man7.org/linux/man-pages/man2/fork.2.html).
@@ -13,7 +13,7 @@ mod catch;
 mod loads;
 
 pub use catch::catch_panic;
-pub use loads::{CrashingLibrary, loads};
+pub use loads::{CrashingLibrary, try_loading};
 
 use std::fmt;
 use std::mem::ManuallyDrop;

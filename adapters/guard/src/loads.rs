@@ -25,27 +25,28 @@ impl fmt::Display for CrashingLibrary {
 
 impl std::error::Error for CrashingLibrary {}
 
-/// Whether a process survives loading these libraries, of which each may be missing.
+/// Loads the first of these libraries that can be loaded, in a child process.
 ///
-/// A child process loads them. Takes a few milliseconds, and the time that loading takes, 20 s at most.
+/// So does a program that tries names until one can be loaded. A library that this process has loaded is not tried, and ends the search.
+/// Takes a few milliseconds for each name that is missing, and the time that loading takes, 20 s at most. What only this
+/// program's own search path leads to (`RUNPATH`) is not found; where the program reaps all children itself, a crash may be missed.
 ///
 /// # Errors
-/// The first that ends the child, or from which it does not come back.
+/// A library that ends the child, or from which it does not come back.
 ///
 /// # Example
 /// ```
-/// assert_eq!(terrace_guard::loads(&["libm.so.6", "libmissing.so"]), Ok(()));
+/// assert_eq!(terrace_guard::try_loading(&["libmissing.so", "libm.so.6"]), Ok(()));
 /// ```
-pub fn loads<N: AsRef<str>>(libraries: &[N]) -> Result<(), CrashingLibrary> {
+pub fn try_loading<N: AsRef<str>>(libraries: &[N]) -> Result<(), CrashingLibrary> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let new: Vec<&str> = libraries.iter().map(AsRef::as_ref).filter(|name| linux::is_new(name)).collect();
-        if linux::ended_by(&new).is_some() {
-            // One of them, or two that do not go together: then none alone.
-            for name in new {
-                if let Some(how) = linux::ended_by(&[name]) {
-                    return Err(CrashingLibrary { name: name.into(), how });
-                }
+        let end = std::time::Instant::now() + linux::LIMIT;
+        for name in libraries.iter().map(AsRef::as_ref) {
+            match linux::tried(name, end) {
+                linux::Tried::Missing => {}
+                linux::Tried::Loads => break,
+                linux::Tried::Ends(how) => return Err(CrashingLibrary { name: name.into(), how }),
             }
         }
     }
@@ -57,48 +58,67 @@ pub fn loads<N: AsRef<str>>(libraries: &[N]) -> Result<(), CrashingLibrary> {
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
     use std::ffi::CString;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, ExitStatus, Stdio};
     use std::time::{Duration, Instant};
 
     /// Longer than any driver takes to load.
-    const LIMIT: Duration = Duration::from_secs(20);
+    pub const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Whether a name can be tried and is not loaded in this process, where it did no harm.
-    pub fn is_new(name: &str) -> bool {
-        let Ok(text) = CString::new(name) else { return false };
-        // SAFETY: a string that ends with a zero; the flag forbids to load anything.
-        let loaded = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        if !loaded.is_null() {
-            // SAFETY: gives back the reference that the call above took.
-            unsafe { libc::dlclose(loaded) };
-        }
-        // The variable has spaces and colons between names.
-        loaded.is_null() && !name.is_empty() && !name.contains([' ', ':'])
+    /// What came of loading a library.
+    pub enum Tried {
+        /// It is not there, or is no library.
+        Missing,
+        Loads,
+        /// How the child ended.
+        Ends(String),
     }
 
-    /// How a child ended that loaded the libraries; `None` if it ended well, or if there was none.
-    pub fn ended_by(names: &[&str]) -> Option<String> {
-        if names.is_empty() {
-            return None;
+    /// Loads a library in a child; what this process has loaded did no harm.
+    pub fn tried(name: &str, end: Instant) -> Tried {
+        // The variable has spaces and colons between names.
+        let Some(text) = CString::new(name).ok().filter(|_| !name.is_empty() && !name.contains([' ', ':'])) else {
+            return Tried::Missing;
+        };
+        // SAFETY: a string that ends with a zero; the flag forbids to load anything.
+        let loaded = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if loaded.is_null() {
+            return in_child(name, end).unwrap_or(Tried::Missing);
         }
+        // SAFETY: gives back the reference that the call above took.
+        unsafe { libc::dlclose(loaded) };
+        Tried::Loads
+    }
+
+    /// `None` if there was no child, or the system does not say how it ended.
+    fn in_child(name: &str, end: Instant) -> Option<Tried> {
         let mut command = Command::new("/bin/true");
-        command.env("LD_PRELOAD", names.join(":"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("LD_PRELOAD", name).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().ok()?;
-        let start = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait().ok()? {
-                return how(status);
-            }
-            if start.elapsed() > LIMIT {
+        let told = child.stderr.take();
+        while child.try_wait().ok()?.is_none() {
+            if Instant::now() > end {
                 // It may have ended meanwhile.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Some(format!("it was not loaded after {} s", LIMIT.as_secs()));
+                return Some(Tried::Ends(format!("it was not loaded after {} s", LIMIT.as_secs())));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        let status = child.wait().ok()?;
+        let mut text = String::new();
+        if let Some(mut told) = told {
+            // SAFETY: a descriptor of our own. A library may leave a child of its own with the other end: then what there is will do.
+            unsafe { libc::fcntl(told.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+            let _ = told.read_to_string(&mut text);
+        }
+        Some(match how(status) {
+            Some(how) => Tried::Ends(how),
+            None if text.contains("cannot be preloaded") => Tried::Missing,
+            None => Tried::Loads,
+        })
     }
 
     fn how(status: ExitStatus) -> Option<String> {
@@ -112,7 +132,7 @@ mod linux {
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
-    use super::{CrashingLibrary, loads};
+    use super::{CrashingLibrary, try_loading};
     use std::process::Command;
 
     /// A library whose code runs this when it is loaded.
@@ -132,10 +152,11 @@ mod tests {
         let [well, aborts, exits] =
             [("well", ";"), ("aborts", "abort();"), ("exits", "_Exit(3);")].map(|(name, code)| library(name, code));
         let ends = |name: &String, how: &str| Err(CrashingLibrary { name: name.clone(), how: how.into() });
-        assert_eq!(loads(&[&well]), Ok(()));
-        assert_eq!(loads(&[&well, &aborts]), ends(&aborts, "signal 6"));
-        assert_eq!(loads(&[&exits, &well]), ends(&exits, "exit code 3"));
-        assert_eq!(loads(&["/etc/passwd", "no such: name", "", "a\0b"]), Ok(()), "no libraries");
-        assert_eq!(loads::<&str>(&[]), Ok(()));
+        assert_eq!(try_loading(&[&well]), Ok(()));
+        assert_eq!(try_loading(&["/etc/passwd", "no such: name", "", "a\0b", &aborts]), ends(&aborts, "signal 6"));
+        assert_eq!(try_loading(&[&exits, &well]), ends(&exits, "exit code 3"));
+        assert_eq!(try_loading(&[&well, &aborts]), Ok(()), "the second is not loaded where the first can be");
+        assert_eq!(try_loading(&["libm.so.6", &aborts]), Ok(()), "loaded already, or loads");
+        assert_eq!(try_loading::<&str>(&[]), Ok(()));
     }
 }

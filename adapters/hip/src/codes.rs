@@ -1,7 +1,8 @@
 //! HIP's result codes: the name and the [`FaultReason`] of each.
 //!
 //! Promises upward: any number is accepted; a code that is not listed has no name.
-//! Asks from below: nothing. Numbers and names are those of `hip_runtime_api.h` of ROCm 7.14; where a number has two names, the first.
+//! Asks from below: nothing. Numbers and names are those of `hip_runtime_api.h` of ROCm 7.14 (in 6.2, 1054 was `hipErrorTbd`);
+//! where a number has two names, the first.
 
 use terrace_device::FaultReason;
 

@@ -37,6 +37,7 @@ pub static HIP: Dialect = Dialect {
     codes: codes::NAMES,
     reason: codes::reason_of,
     advice: codes::advice,
+    refused: between::forget_error,
     install: "install AMD's ROCm 6.2 or newer (Linux: the package `hip-runtime-amd`, and the amdgpu driver; a container: \
               start it with `--device /dev/kfd --device /dev/dri`)",
     unseen: "look at `rocminfo` and at HIP_VISIBLE_DEVICES, ask whether you may use /dev/kfd (group `render`)",
@@ -102,20 +103,32 @@ fn find() -> Result<DriverFunctions, OpenError> {
         found.ok().and_then(|found| NonNull::new(*found))
     };
     // SAFETY: HIP's library exports HIP's functions by their names, and is never unloaded.
-    let between = unsafe { between::load(&address) };
+    unsafe { between::load(&address) };
     let by_cuda = |cuda: &'static str| {
         let own = names::of(cuda).and_then(|name| address(name.hip))?;
-        match between::address(cuda) {
-            Some(address) => between.map(|()| address),
-            None => Some(own),
-        }
+        Some(between::address(cuda).unwrap_or(own))
     };
     // SAFETY: functions of the same parameters are HIP's own, which mirror CUDA's; for all others `between` has one.
     unsafe { DriverFunctions::find(&HIP, &by_cuda) }
 }
 
+/// The library, if the program has loaded it by this name: two of them in one process would not know each other's streams.
+#[cfg(unix)]
+fn loaded_library(name: &str) -> Option<Library> {
+    use libloading::os::unix;
+    /// `RTLD_NOLOAD` of Linux, macOS and the BSDs' `dlfcn.h`: loads nothing.
+    const NO_LOAD: std::ffi::c_int = if cfg!(target_os = "linux") { 4 } else { 0x10 };
+    // SAFETY: nothing is loaded, so no initialiser runs.
+    let loaded = unsafe { unix::Library::open(Some(name), unix::RTLD_LAZY | NO_LOAD) };
+    loaded.ok().map(Library::from)
+}
+
 /// The library, for as long as the process lives; or the names that were tried, with the loader's words where a file is there.
 fn open_library() -> Result<&'static Library, Vec<String>> {
+    #[cfg(unix)]
+    if let Some(loaded) = NAMES.iter().find_map(|name| loaded_library(name)) {
+        return Ok(Box::leak(Box::new(loaded)));
+    }
     let mut searched = Vec::new();
     for name in NAMES {
         // SAFETY: loading runs the initialisers of AMD's library, which any HIP program runs.

@@ -151,23 +151,25 @@ pub fn loaded() -> Result<&'static Functions, OpenClError> {
     LOADED.get_or_init(load).as_ref().map_err(OpenClError::clone)
 }
 
-/// File names of OpenCL's loader, in the order in which they are tried, then those of the drivers that it loads (Linux).
+/// File names of OpenCL's loader, in the order in which they are tried.
 pub fn library_names() -> Vec<String> {
-    let vendors = std::env::var("OCL_ICD_VENDORS").unwrap_or_else(|_| "/etc/OpenCL/vendors".into());
-    let files = std::fs::read_dir(vendors).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "icd"));
-    let drivers = files.filter_map(|path| Some(std::fs::read_to_string(path).ok()?.trim().to_string()));
-    loaders().into_iter().chain(drivers).collect()
-}
-
-fn loaders() -> Vec<String> {
     let named = std::env::var(PATHS).unwrap_or_default();
     named.split(';').filter(|path| !path.is_empty()).chain([NAME]).map(String::from).collect()
 }
 
+/// File names of the drivers that OpenCL's loader loads on Linux.
+///
+/// All of those in `/etc/OpenCL/vendors`, or in the folder that `OCL_ICD_VENDORS` names.
+pub fn driver_names() -> Vec<String> {
+    let vendors = std::env::var("OCL_ICD_VENDORS").unwrap_or_else(|_| "/etc/OpenCL/vendors".into());
+    let files = std::fs::read_dir(vendors).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "icd"));
+    files.filter_map(|path| Some(std::fs::read_to_string(path).ok()?.trim().to_string())).collect()
+}
+
 fn load() -> Result<Functions, OpenClError> {
     let (mut tried, mut first) = (Vec::new(), None);
-    for name in &loaders() {
+    for name in &library_names() {
         // SAFETY: loading runs the initialisers of OpenCL's loader, which any OpenCL program runs.
         match unsafe { Library::new(name) } {
             Ok(library) => {

@@ -5,6 +5,8 @@
 //! Asks from below: one backend for each of the crate's features that name one.
 
 mod all;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+mod drivers;
 
 pub use all::{BestDevice, FoundDevice, NoDeviceFits, PassedBy, PassedByReason, Preference};
 pub use terrace_device::*;
@@ -81,8 +83,10 @@ impl Device {
             Err(_) => {}
         }
         #[cfg(feature = "hip")]
-        if let Ok(device) = Self::hip_with(0, options) {
-            return Ok(device);
+        match Self::hip_with(0, options) {
+            Err(CudaError::Device(error @ DeviceError::BadOption(_))) => return Err(error),
+            Ok(device) => return Ok(device),
+            Err(_) => {}
         }
         Self::open(HostBackend::new(), options)
     }
@@ -139,10 +143,10 @@ impl Device {
         Ok(Self::open(terrace_hip::Hip::open(ordinal).map_err(BackendError::Open)?, options)?)
     }
 
-    /// Opens a device of OpenCL, by its number among those of all platforms. The library is loaded at run time.
+    /// Opens a device of OpenCL, by its number among those of all platforms.
     ///
-    /// Its blocks are parts of buffers; for shared virtual memory, or a context of your own, open a
-    /// [`OpenClBackend`](terrace_opencl::OpenClBackend) and pass it to [`Device::open`].
+    /// The library is loaded at run time. Its blocks are parts of buffers; for shared virtual memory, or a context of your own, open an
+    /// [`OpenClBackend`] and pass it to [`Device::open`].
     ///
     /// # Errors
     /// [`OpenClError`]: no library, no driver, no such device; each says what to install or do.

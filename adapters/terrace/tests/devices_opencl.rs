@@ -9,7 +9,7 @@ fn the_host_comes_before_its_processors_under_another_name() {
     let all = Device::all();
     let Some(found) = all.iter().find(|found| found.name == "opencl:0") else {
         let told = all.iter().find(|found| found.name == "opencl").expect("listed");
-        println!("SKIP {TEST}: {}", told.opened.as_ref().err().expect("not opened"));
+        println!("SKIP {TEST}: {}", told.opened.as_ref().expect_err("not opened"));
         return;
     };
     let device = found.opened.as_ref().expect("it opens");

@@ -30,6 +30,22 @@ impl HipSession {
     }
 }
 
+impl HipSession {
+    /// Gives memory that is registered from now on another address on the device.
+    pub fn register_elsewhere(&self) {
+        // SAFETY: the type is that of the function's definition.
+        let elsewhere = unsafe { LIBRARY.get::<extern "C" fn(bool)>(b"simhip_elsewhere") };
+        elsewhere.unwrap_or_else(|error| panic!("{error}"))(true);
+    }
+
+    /// The thread's last error, which stays.
+    pub fn last_error(&self) -> i32 {
+        // SAFETY: the type is that of the function's definition.
+        let peek = unsafe { LIBRARY.get::<extern "C" fn() -> i32>(b"hipPeekAtLastError") };
+        peek.unwrap_or_else(|error| panic!("{error}"))()
+    }
+}
+
 impl Drop for HipSession {
     fn drop(&mut self) {
         self.0.release();

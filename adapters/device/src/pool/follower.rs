@@ -6,13 +6,14 @@
 
 use super::DeferredActions;
 use std::cell::Cell;
+use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 thread_local! {
-    /// Whether this thread is a [`Follower`] that has its state locked.
-    static LOOKS: Cell<bool> = const { Cell::new(false) };
+    /// The [`Follower`] whose state this thread has locked, which is that one's; null without one.
+    static LOOKS: Cell<*const Follower> = const { Cell::new(ptr::null()) };
 }
 
 /// What is left to do after a look at the streams, and the time until the next, if anything waits.
@@ -44,7 +45,7 @@ impl Follower {
         wanted: impl FnOnce() -> bool,
         look: impl FnOnce() -> L,
     ) {
-        if LOOKS.get() {
+        if ptr::eq(LOOKS.get(), &**self) {
             // A keeper, which that thread drops: it has the state locked, and sees what the keeper did to the queue.
             return;
         }
@@ -61,12 +62,12 @@ impl Follower {
 
     /// Looks until nothing waits. `look` refers to the pool, and is called with the state locked only.
     fn follow(&self, mut look: impl FnMut() -> Option<Look>) {
-        let _ends = FollowerEnds(self);
+        let ends = FollowerEnds(self);
         let mut state = self.state();
         while state.wanted {
-            LOOKS.set(true);
+            LOOKS.set(self);
             let looked = look();
-            LOOKS.set(false);
+            LOOKS.set(ptr::null());
             let Some((left, pause)) = looked else { break };
             state.wanted &= pause.is_some();
             drop(state);
@@ -75,10 +76,13 @@ impl Follower {
             let Some(pause) = pause.filter(|_| state.wanted) else { continue };
             state = self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
+        // Under the lock that saw it end: a request that comes next starts another.
+        (state.wanted, state.running) = (false, false);
+        std::mem::forget(ends);
     }
 }
 
-/// Notes that the thread ends, also by a panic: the next request starts another.
+/// Notes that the thread ends by a panic: the next request starts another.
 struct FollowerEnds<'a>(&'a Follower);
 
 impl Drop for FollowerEnds<'_> {
@@ -94,6 +98,7 @@ mod tests {
     use super::Follower;
     use std::cell::Cell;
     use std::sync::Arc;
+    use std::time::Duration;
 
     /// The thread that looks drops the last reference to a stream, whose keeper ends a request.
     #[test]
@@ -108,5 +113,24 @@ mod tests {
         });
         assert_eq!(looks.get(), 1);
         follower.update(|| false, || || None);
+    }
+
+    /// A keeper of one device may ask another for memory: that one's thread is started.
+    #[test]
+    fn another_pool_s_thread_is_started_in_a_look() {
+        let [one, other] = [(); 2].map(|()| Arc::new(Follower::default()));
+        one.state().wanted = true;
+        let (told, started) = std::sync::mpsc::channel();
+        one.follow(|| {
+            let told = told.clone();
+            let look = move || {
+                told.send(()).expect("the test waits");
+                None
+            };
+            other.update(|| true, || look);
+            Some((DeferredActions::default(), None))
+        });
+        started.recv_timeout(Duration::from_secs(10)).expect("the other's thread looks");
+        assert!(!one.state().running);
     }
 }

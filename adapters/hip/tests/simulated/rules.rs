@@ -66,6 +66,82 @@ fn mappings_are_opened_and_unmapped_one_by_one() {
     unsafe { hip.unreserve(start, 4 * page) }.expect("given back");
 }
 
+/// A refusal of the second of two mappings is asked for once more; then both are gone.
+#[test]
+fn a_mapping_that_is_refused_once_goes_at_the_second_call() {
+    let session = HipSession::exclusive(r#"{"profile": "discrete"}"#);
+    let options = DeviceOptions { capacity: 256 * MIB, blocks: 1 << 10, ..DeviceOptions::default() };
+    let device = open(0, options).expect("a device");
+    let stream = device.stream().expect("a stream");
+    drop([30, 60].map(|mib| device.allocate(&stream, mib * MIB).expect("room")));
+    session.fail("cuMemUnmap", 2, 600);
+    device.trim();
+    assert_eq!(device.stats().pool.reserved, 0);
+    assert!(device.allocate(&stream, MIB).is_ok());
+}
+
+/// Memory for the second device's pages is the second's, whichever device the thread has.
+#[test]
+fn pages_are_made_on_their_own_device() {
+    let _session = HipSession::exclusive(r#"{"profile": "two-strangers"}"#);
+    let [first, second] = [0, 1].map(|ordinal| Hip::open(ordinal).expect("two devices"));
+    let free = || [&first, &second].map(|hip| hip.memory().expect("it says so").free);
+    let (before, page) = (free(), second.description().page_bytes);
+    let handle = second.create_handle(8 * page).expect("memory");
+    assert_eq!(free(), [before[0], before[1] - 8 * page]);
+    // SAFETY: made above, and not named again.
+    unsafe { second.release_handle(handle) }.expect("released");
+}
+
+/// Where registered memory has another address on the device, it is not pinned in place: a kernel would use the host's.
+#[test]
+fn memory_that_the_device_has_elsewhere_is_not_registered() {
+    let session = HipSession::exclusive(r#"{"profile": "discrete"}"#);
+    assert!(Hip::open(0).expect("a device").description().capabilities.contains(Capabilities::REGISTRATION));
+    session.register_elsewhere();
+    let hip = Hip::open(0).expect("a device");
+    assert!(!hip.description().capabilities.contains(Capabilities::REGISTRATION));
+    let told = |note: &String| note.contains("own memory cannot be pinned: hipHostRegister");
+    assert!(hip.description().notes.iter().any(told), "{:#?}", hip.description().notes);
+}
+
+/// What HIP refuses us is not what a program finds when it asks whether its own launch was refused.
+#[test]
+fn the_program_s_last_error_is_not_ours() {
+    let session = HipSession::exclusive(r#"{"profile": "two-peers"}"#);
+    let hip = Hip::open(0).expect("a device");
+    assert_eq!(session.last_error(), 0, "of what was tried");
+    session.fail("cuMemAlloc_v2", 1, 2);
+    hip.take(MemoryKind::Device, MIB).expect_err("refused");
+    assert_eq!(session.last_error(), 0);
+    hip.reach(1).expect("peers");
+    hip.reach(1).expect("already");
+    assert_eq!(session.last_error(), 0);
+}
+
+/// In a child of the process that used HIP no call reaches it.
+#[test]
+fn a_forked_child_is_refused() {
+    let session = HipSession::exclusive(r#"{"profile": "discrete"}"#);
+    let hip = Hip::open(0).expect("a device");
+    let calls = session.calls(None);
+    // SAFETY: the child only calls what is tested, which waits for no other thread, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let forked = |reason: &OpenErrorReason| matches!(reason, OpenErrorReason::Driver(fault) if fault.reason == FaultReason::Forked);
+        let opened = Hip::open(0).is_err_and(|error| forked(&error.reason) && error.to_string().contains("fork first"));
+        let counted = Hip::count().is_err_and(|error| forked(&error.reason));
+        let taken = hip.take(MemoryKind::Device, MIB).is_err_and(|fault| fault.reason == FaultReason::Forked);
+        let quiet = session.calls(None) == calls;
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!(opened && counted && taken && quiet))) };
+    }
+    let mut status = -1;
+    // SAFETY: a child of ours; the out parameter lives through the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+}
+
 /// Of two mappings one is gone and HIP refuses the other: what is mapped is unknown, so nothing of the device is used again.
 #[test]
 fn a_range_that_is_half_unmapped_ends_the_device() {

@@ -15,6 +15,7 @@ pub type Handle = u64;
 pub const SUCCESS: Code = 0;
 pub const INVALID_VALUE: Code = 1;
 const INVALID_DEVICE: Code = 101;
+const NOT_READY: Code = 600;
 
 /// The most devices that the simulated driver has.
 const DEVICES: usize = 16;
@@ -22,6 +23,8 @@ const DEVICES: usize = 16;
 thread_local! {
     /// The thread's device, as `hipSetDevice` left it.
     static DEVICE: Cell<i32> = const { Cell::new(0) };
+    /// The error that `hipGetLastError` gives.
+    static LAST: Cell<Code> = const { Cell::new(SUCCESS) };
 }
 
 /// Each device's primary context; 0 before its first use, and after `simhip_end`.
@@ -34,7 +37,9 @@ macro_rules! exports {
         // SAFETY: the name is HIP's, whose place this library takes; it is loaded by path, never linked.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub extern "C" fn $name($($argument: $kind),*) -> $crate::call::Code { $body }
+        pub extern "C" fn $name($($argument: $kind),*) -> $crate::call::Code {
+            $crate::call::noted((|| $body)())
+        }
     )*};
 }
 
@@ -62,6 +67,19 @@ driver! {
     fn cuCtxSetCurrent(context: Handle);
     fn cuDevicePrimaryCtxRetain(context: &mut Handle, device: i32);
     fn cuDevicePrimaryCtxRelease_v2(device: i32);
+}
+
+/// Notes an error for `hipGetLastError`, as ROCm 7 does: not that work is not done yet, and no success.
+pub fn noted(code: Code) -> Code {
+    if ![SUCCESS, NOT_READY].contains(&code) {
+        LAST.set(code);
+    }
+    code
+}
+
+/// The last error of the thread; forgets it if asked to.
+pub fn last_error(forget: bool) -> Code {
+    if forget { LAST.replace(SUCCESS) } else { LAST.get() }
 }
 
 /// Calls with the thread's device current.
@@ -119,4 +137,5 @@ pub extern "C" fn simhip_end() {
     }
     crate::memory::forget();
     DEVICE.set(0);
+    LAST.set(SUCCESS);
 }

@@ -2,16 +2,26 @@
 //!
 //! Promises upward: functions by name. Asks from below: the driver's of the same meaning.
 
+#![allow(non_snake_case, reason = "HIP's names")]
+
 use crate::call::{self, Code, INVALID_VALUE, SUCCESS, driver, exports, on_device, passed_on, primary};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// ROCm 7.1: `HIP_VERSION_MAJOR * 10000000 + HIP_VERSION_MINOR * 100000 + HIP_VERSION_PATCH`.
 const VERSION: i32 = 70_152_802;
+
+/// `hipErrorNotInitialized`: the driver's answer in a forked child.
+const NOT_INITIALIZED: Code = 3;
+
+/// How many devices there were.
+static FOUND: AtomicI32 = AtomicI32::new(0);
 
 /// `hipDeviceAttribute_t` and the driver's number, of the attributes that terrace asks for.
 const ATTRIBUTES: [(i32, i32); 9] =
     [(16, 18), (85, 41), (24, 83), (15, 86), (65, 88), (9, 89), (90, 99), (89, 102), (88, 115)];
 
 driver! {
+    fn cuInit(flags: u32);
     fn cuDeviceGetCount(count: Option<&mut i32>);
     fn cuDeviceGetAttribute(value: Option<&mut i32>, attribute: i32, device: i32);
     fn cuDriverGetVersion(version: Option<&mut i32>);
@@ -33,20 +43,50 @@ macro_rules! plain {
 }
 
 plain! {
-    hipInit = cuInit(flags: u32);
     hipDeviceGet = cuDeviceGet(device: Option<&mut i32>, ordinal: i32);
     hipDeviceGetName = cuDeviceGetName(name: u64, length: i32, device: i32);
     hipDeviceTotalMem = cuDeviceTotalMem_v2(bytes: Option<&mut usize>, device: i32);
     hipDeviceCanAccessPeer = cuDeviceCanAccessPeer(can: Option<&mut i32>, device: i32, peer: i32);
 }
 
+// Both answer the error itself, which is not noted once more.
+macro_rules! errors {
+    ($($name:ident: $forget:literal;)*) => {$(
+        // SAFETY: the name is HIP's, whose place this library takes; it is loaded by path, never linked.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> Code {
+            call::last_error($forget)
+        }
+    )*};
+}
+
+errors! {
+    hipGetLastError: true;
+    hipPeekAtLastError: false;
+}
+
 exports! {
-    fn hipGetDeviceCount(count: Option<&mut i32>) { cuDeviceGetCount(count) }
+    /// In a forked child too, where nothing works: HIP only looks whether it was called before.
+    fn hipInit(flags: u32) {
+        match cuInit(flags) {
+            NOT_INITIALIZED => SUCCESS,
+            code => code,
+        }
+    }
+    /// In a forked child as well.
+    fn hipGetDeviceCount(count: Option<&mut i32>) {
+        let mut found = 0;
+        match (count, cuDeviceGetCount(Some(&mut found))) {
+            (None, _) => INVALID_VALUE,
+            (Some(count), NOT_INITIALIZED) => { *count = FOUND.load(Ordering::Relaxed); SUCCESS }
+            (Some(count), code) => { *count = found; FOUND.store(found, Ordering::Relaxed); code }
+        }
+    }
     /// The version of ROCm, if the driver under it says one.
     fn hipDriverGetVersion(version: Option<&mut i32>) {
         let mut drivers = 0;
         match (version, cuDriverGetVersion(Some(&mut drivers))) {
-            (Some(version), SUCCESS) => { *version = VERSION; SUCCESS }
+            (Some(version), SUCCESS | NOT_INITIALIZED) => { *version = VERSION; SUCCESS }
             (None, SUCCESS) => INVALID_VALUE,
             (_, code) => code,
         }

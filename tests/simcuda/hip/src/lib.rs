@@ -8,7 +8,9 @@
 //! - a thread has a device, the first by default, and no context: `device`;
 //! - attributes of a device have other numbers: `device`;
 //! - unmapping and opening take one mapping, whole; mapping takes no offset; address space is whole pages, or refused: `memory`;
-//! - copies have a direction, copies between devices name devices: `memory`.
+//! - copies have a direction, copies between devices name devices; physical memory is made on the thread's device: `memory`;
+//! - registered memory may have another address on the device (a test says whether): `memory`;
+//! - the last error of a thread stays until the program asks for it: `device`.
 //!
 //! What it cannot do: kernels, graphs' own memory, handles between processes; times are those of no machine.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]

@@ -2,9 +2,10 @@
 //!
 //! Promises upward: functions by name, with HIP's rules for mappings. Asks from below: the driver's of the same meaning.
 
-use crate::call::{Code, Handle, INVALID_VALUE, SUCCESS, driver, exports, on_device, passed_on, primary};
+use crate::call::{Code, Handle, INVALID_VALUE, SUCCESS, device, driver, exports, on_device, passed_on, primary};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `hipMemcpyDefault`: the direction follows from the addresses, the only one that terrace says.
 const BY_ADDRESS: i32 = 4;
@@ -18,7 +19,24 @@ const PAGE: usize = 2 << 20;
 /// Bytes of each mapping, by address.
 static MAPPINGS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
 
+/// `hipMemAllocationProp`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Properties {
+    kind: u32,
+    handles: u32,
+    location: u32,
+    device: i32,
+    security: u64,
+    flags: u64,
+}
+
+/// Whether registered memory has another address on the device, as on some of AMD's.
+static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+
 driver! {
+    fn cuMemCreate(handle: Option<&mut u64>, bytes: usize, properties: Option<&Properties>, flags: u64);
+    fn cuMemHostGetDevicePointer_v2(on_device: Option<&mut u64>, address: u64, flags: u32);
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle);
     fn cuMemcpyPeerAsync(to: u64, to_context: Handle, from: u64, from_context: Handle, bytes: usize, stream: Handle);
     fn cuMemAddressReserve(address: Option<&mut u64>, bytes: usize, alignment: usize, hint: u64, flags: u64);
@@ -43,7 +61,6 @@ passed_on! {
     );
     hipMemGetAllocationGranularity = cuMemGetAllocationGranularity(bytes: Option<&mut usize>, properties: u64, option: u32);
     hipMemAddressFree = cuMemAddressFree(address: u64, bytes: usize);
-    hipMemCreate = cuMemCreate(handle: Option<&mut u64>, bytes: usize, properties: u64, flags: u64);
     hipMemRelease = cuMemRelease(handle: u64);
     hipMemPoolCreate = cuMemPoolCreate(pool: Option<&mut u64>, properties: u64);
     hipMemPoolDestroy = cuMemPoolDestroy(pool: u64);
@@ -54,7 +71,27 @@ passed_on! {
     hipFreeAsync = cuMemFreeAsync(address: u64, stream: Handle);
 }
 
+/// Gives registered memory another address on the device, or its own.
+// SAFETY: the name is this library's own.
+#[unsafe(no_mangle)]
+pub extern "C" fn simhip_elsewhere(elsewhere: bool) {
+    ELSEWHERE.store(elsewhere, Ordering::Relaxed);
+}
+
 exports! {
+    /// Makes memory on the thread's device, whichever the properties name, as ROCm 7 does.
+    fn hipMemCreate(handle: Option<&mut u64>, bytes: usize, properties: Option<&Properties>, flags: u64) {
+        let own = properties.map(|properties| Properties { device: device(), ..*properties });
+        on_device(|| cuMemCreate(handle, bytes, own.as_ref(), flags))
+    }
+    fn hipHostGetDevicePointer(on_device_pointer: Option<&mut u64>, address: u64, flags: u32) {
+        let Some(found) = on_device_pointer else { return INVALID_VALUE };
+        let code = on_device(|| cuMemHostGetDevicePointer_v2(Some(found), address, flags));
+        if ELSEWHERE.load(Ordering::Relaxed) {
+            *found += 1 << 40;
+        }
+        code
+    }
     fn hipMemcpyAsync(to: u64, from: u64, bytes: usize, kind: i32, stream: Handle) {
         if kind != BY_ADDRESS {
             return INVALID_VALUE;
@@ -109,4 +146,5 @@ fn is_one_mapping(address: u64, bytes: usize) -> bool {
 /// Forgets all mappings: the machine begins anew.
 pub fn forget() {
     MAPPINGS.lock().clear();
+    ELSEWHERE.store(false, Ordering::Relaxed);
 }
