@@ -38,7 +38,9 @@ macro_rules! exports {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
         pub extern "C" fn $name($($argument: $kind),*) -> $crate::call::Code {
-            $crate::call::noted((|| $body)())
+            #[allow(clippy::too_many_arguments)]
+            fn answer($($argument: $kind),*) -> $crate::call::Code $body
+            $crate::call::noted(answer($($argument),*))
         }
     )*};
 }
