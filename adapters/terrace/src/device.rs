@@ -146,7 +146,7 @@ impl Device {
     /// Opens a device of OpenCL, by its number among those of all platforms.
     ///
     /// The library is loaded at run time. Its blocks are parts of buffers; for shared virtual memory, or a context of your own, open an
-    /// [`OpenClBackend`] and pass it to [`Device::open`].
+    /// [`OpenClBackend`]: what its `open_device` returns, which knows the alignment of sub-buffers, is a [`Device`] by `into`.
     ///
     /// # Errors
     /// [`OpenClError`]: no library, no driver, no such device; each says what to install or do.
@@ -211,6 +211,13 @@ fn tell(error: &str) {
     static TOLD: Once = Once::new();
     // The result is dropped: without standard error there is nowhere to report to.
     TOLD.call_once(|| _ = writeln!(io::stderr(), "terrace: {error}; no TERRACE_* variable or file acts"));
+}
+
+/// A device that a backend opened in a way of its own.
+impl From<terrace_device::Device> for Device {
+    fn from(device: terrace_device::Device) -> Self {
+        Self(device)
+    }
 }
 
 impl Deref for Device {

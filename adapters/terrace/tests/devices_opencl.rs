@@ -16,6 +16,12 @@ fn the_host_comes_before_its_processors_under_another_name() {
     let stream = device.stream().expect("a stream");
     let block = device.allocate(&stream, 1 << 20).expect("memory");
     assert_eq!((device.description().backend, block.bytes()), ("opencl", 1 << 20));
+    // With memory of another kind.
+    use terrace::device::{DeviceOptions, OpenClBackend, OpenClMemory};
+    if let Ok(backend) = OpenClBackend::open_with(0, OpenClMemory::FineSvm) {
+        let device = Device::from(backend.open_device(DeviceOptions::default()).expect("it opens"));
+        assert!(device.allocate(&device.stream().expect("a stream"), 1 << 20).is_ok());
+    }
     let best = Device::best_for(64 << 20).expect("the host has room");
     let passed_by = best.passed_by.iter().find(|other| other.name == "opencl:0").expect("listed");
     if device.description().capabilities.contains(terrace::device::Capabilities::PROCESSOR) {
