@@ -1,0 +1,17 @@
+//! The suite of every device, on the first Vulkan device; skipped by name where there is none.
+
+use terrace_device::Device;
+use terrace_tests::device::World;
+use terrace_vulkan::Vulkan;
+
+fn world(case: &dyn Fn(&World<'_>)) {
+    match Vulkan::open(0) {
+        Ok(_) => case(&World {
+            open: &|options| Device::open(Vulkan::open(0).expect("it opened before"), options),
+            bytes: true,
+        }),
+        Err(error) => println!("SKIP: {error}"),
+    }
+}
+
+terrace_tests::device_suite!(world);
