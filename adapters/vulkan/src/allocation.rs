@@ -15,7 +15,7 @@ use terrace_core::Block;
 
 /// Where the memory of an allocation is from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum AllocationOrigin {
     /// A part of a memory object, from a pool.
     Block {
         /// Its number.
@@ -30,17 +30,23 @@ pub(crate) enum Origin {
 ///
 /// Before that, resources bound to it must be destroyed, and work that uses them done: calls that bind and submit are `unsafe`, and this
 /// is part of what they ask for.
-pub struct Allocation {
+pub struct VulkanAllocation {
     pools: Arc<Pools>,
-    origin: Origin,
+    origin: AllocationOrigin,
     object: MemoryObject,
     offset: u64,
     bytes: u64,
 }
 
-impl Allocation {
+impl VulkanAllocation {
     #[inline]
-    pub(crate) fn new(pools: &Arc<Pools>, origin: Origin, object: &MemoryObject, offset: u64, bytes: u64) -> Self {
+    pub(crate) fn new(
+        pools: &Arc<Pools>,
+        origin: AllocationOrigin,
+        object: &MemoryObject,
+        offset: u64,
+        bytes: u64,
+    ) -> Self {
         Self { pools: Arc::clone(pools), origin, object: *object, offset, bytes }
     }
 
@@ -71,10 +77,12 @@ impl Allocation {
 
     /// Whether the memory object has this owner alone.
     pub fn is_dedicated(&self) -> bool {
-        matches!(self.origin, Origin::Object)
+        matches!(self.origin, AllocationOrigin::Object)
     }
 
-    /// First byte of the memory as the host sees it; `None` where it does not. Valid until the allocation is dropped.
+    /// First byte of the memory as the host sees it; `None` where it does not.
+    ///
+    /// Valid until the allocation is dropped.
     pub fn mapped_ptr(&self) -> Option<NonNull<c_void>> {
         let start = self.object.mapped;
         (start != 0).then(|| NonNull::new(mapped_pointer(start + self.offset))).flatten()
@@ -100,7 +108,9 @@ impl Allocation {
         Some(unsafe { std::slice::from_raw_parts_mut(start, self.bytes as usize) })
     }
 
-    /// Makes what the host wrote visible to work that is submitted afterwards. Does nothing where the memory is coherent.
+    /// Makes what the host wrote visible to work that is submitted afterwards.
+    ///
+    /// Does nothing where the memory is coherent.
     ///
     /// # Errors
     /// [`AllocationError::BadRequest`] if the range is not inside the allocation or not mapped; the driver's refusal.
@@ -139,19 +149,19 @@ impl Allocation {
     }
 }
 
-impl Drop for Allocation {
+impl Drop for VulkanAllocation {
     fn drop(&mut self) {
         match self.origin {
-            Origin::Block { pool, block } => self.pools.free(pool, block),
+            AllocationOrigin::Block { pool, block } => self.pools.free(pool, block),
             // SAFETY: the object has no other owner; the user has destroyed what was bound to it.
-            Origin::Object => unsafe { self.pools.objects.give_back(&self.object) },
+            AllocationOrigin::Object => unsafe { self.pools.objects.give_back(&self.object) },
         }
     }
 }
 
-impl fmt::Debug for Allocation {
+impl fmt::Debug for VulkanAllocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Allocation");
+        let mut shown = f.debug_struct("VulkanAllocation");
         shown.field("memory", &self.object.memory).field("offset", &self.offset).field("size", &self.bytes);
         shown
             .field("memory_type", &self.object.type_index)

@@ -11,11 +11,11 @@
 //! went back and each memory type that serves was tried.
 //! Asks from below: [`Pools`] over memory objects.
 
-use crate::allocation::{Allocation, Origin};
+use crate::allocation::{AllocationOrigin, VulkanAllocation};
 use crate::driver::{AshDriver, MemoryDriver, Resource, Wish};
 use crate::error::AllocationError;
 use crate::pools::{AllocatorOptions, GRAIN, Pools, refusal};
-use crate::table::{Location, MemoryTable};
+use crate::table::{MemoryLocation, MemoryTable};
 use ash::vk;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct AllocationDesc {
     /// What Vulkan says about the resource.
     pub requirements: vk::MemoryRequirements,
     /// From where it is used.
-    pub location: Location,
+    pub location: MemoryLocation,
     /// Whether it is a buffer or an image of linear tiling.
     pub linear: bool,
     /// A memory object of its own?
@@ -49,7 +49,7 @@ pub enum Dedicated {
 
 /// A heap at this moment, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeapStats {
+pub struct HeapUsage {
     /// Size of the heap.
     pub bytes: u64,
     /// What this process may use: the driver's budget, or the heap's size where it tells none.
@@ -60,13 +60,13 @@ pub struct HeapStats {
     pub reserved: u64,
 }
 
-/// An allocator of device memory, over a Vulkan device of the program's. Clones are the same allocator; any thread may call it.
+/// An allocator of device memory, over a Vulkan device of the program's.
 ///
-/// `docs` of the crate show it beside `gpu-allocator`.
+/// Clones are the same allocator; any thread may call it. The crate's page shows it beside `gpu-allocator` and `vk-mem`.
 #[derive(Clone)]
 pub struct VulkanAllocator {
     pools: Arc<Pools>,
-    /// All types for [`Location::Device`], `Upload` and `Readback`, the best first.
+    /// All types for [`MemoryLocation::Device`], `Upload` and `Readback`, the best first.
     orders: Arc<[Box<[u32]>; 3]>,
 }
 
@@ -100,17 +100,18 @@ impl VulkanAllocator {
 
     pub(crate) fn with_driver(table: MemoryTable, driver: Box<dyn MemoryDriver>, options: AllocatorOptions) -> Self {
         let order = |location| table.candidates(u32::MAX, location).into();
-        let orders = Arc::new([Location::Device, Location::Upload, Location::Readback].map(order));
+        let orders = Arc::new([MemoryLocation::Device, MemoryLocation::Upload, MemoryLocation::Readback].map(order));
         Self { pools: Arc::new(Pools::new(table, driver, options)), orders }
     }
 
-    /// Allocates memory for a resource. The caller binds it at [`Allocation::memory`] and [`Allocation::offset`].
+    /// Allocates memory for a resource.
     ///
+    /// The caller binds it at [`VulkanAllocation::memory`] and [`VulkanAllocation::offset`].
     /// One lock and a search of best fit, O(log of sizes); a call of Vulkan where no free memory fits.
     ///
     /// # Errors
     /// [`AllocationError`]; nothing is allocated then.
-    pub fn allocate(&self, desc: &AllocationDesc) -> Result<Allocation, AllocationError> {
+    pub fn allocate(&self, desc: &AllocationDesc) -> Result<VulkanAllocation, AllocationError> {
         let wanted = desc.requirements;
         if wanted.size == 0 || !wanted.alignment.is_power_of_two() {
             return Err(AllocationError::BadRequest("at least one byte, and an alignment that is a power of two"));
@@ -122,10 +123,10 @@ impl VulkanAllocator {
         };
         let found: Vec<u32>;
         let order: &[u32] = match desc.location {
-            Location::Device => &self.orders[0],
-            Location::Upload => &self.orders[1],
-            Location::Readback => &self.orders[2],
-            Location::Properties { .. } => {
+            MemoryLocation::Device => &self.orders[0],
+            MemoryLocation::Upload => &self.orders[1],
+            MemoryLocation::Readback => &self.orders[2],
+            MemoryLocation::Properties { .. } => {
                 found = self.pools.objects.table.candidates(wanted.memory_type_bits, desc.location);
                 &found
             }
@@ -147,7 +148,7 @@ impl VulkanAllocator {
         at: u32,
         desc: &AllocationDesc,
         dedicated: Option<Resource>,
-    ) -> Result<Allocation, AllocationError> {
+    ) -> Result<VulkanAllocation, AllocationError> {
         let wanted = desc.requirements;
         // The arena aligns up to its grain; Vulkan aligns the object itself for all that it may be bound to.
         let own = dedicated.is_some() || wanted.alignment > GRAIN;
@@ -159,19 +160,25 @@ impl VulkanAllocator {
     }
 
     /// A memory object of its own.
-    fn own(&self, at: u32, bytes: u64, dedicated: Option<Resource>) -> Result<Allocation, AllocationError> {
+    fn own(&self, at: u32, bytes: u64, dedicated: Option<Resource>) -> Result<VulkanAllocation, AllocationError> {
         let refused = |fault| refusal(at, AllocError::new(Cause::OutOfMemory, bytes), Some(fault));
         let object = self.pools.objects.take(at, bytes, dedicated).map_err(refused)?;
-        Ok(Allocation::new(&self.pools, Origin::Object, &object, 0, bytes))
+        Ok(VulkanAllocation::new(&self.pools, AllocationOrigin::Object, &object, 0, bytes))
     }
 
     /// A part of a memory object.
     #[inline]
-    fn part(&self, at: u32, desc: &AllocationDesc) -> Result<Allocation, AllocationError> {
+    fn part(&self, at: u32, desc: &AllocationDesc) -> Result<VulkanAllocation, AllocationError> {
         let wanted = desc.requirements;
         let request = Request::new(wanted.size).align(wanted.alignment);
         let (pool, block, object) = self.pools.allocate(at, desc.linear, request)?;
-        Ok(Allocation::new(&self.pools, Origin::Block { pool, block }, &object, block.address, wanted.size))
+        Ok(VulkanAllocation::new(
+            &self.pools,
+            AllocationOrigin::Block { pool, block },
+            &object,
+            block.address,
+            wanted.size,
+        ))
     }
 
     /// Allocates memory for a buffer and binds it; in an object of its own where the driver asks for that.
@@ -181,7 +188,11 @@ impl VulkanAllocator {
     ///
     /// # Safety
     /// The buffer must be of this allocator's device, live and unbound. It must be destroyed before the allocation is dropped.
-    pub unsafe fn bind_buffer(&self, buffer: vk::Buffer, location: Location) -> Result<Allocation, AllocationError> {
+    pub unsafe fn bind_buffer(
+        &self,
+        buffer: vk::Buffer,
+        location: MemoryLocation,
+    ) -> Result<VulkanAllocation, AllocationError> {
         // SAFETY: the caller's promise.
         unsafe { self.bind(Resource::Buffer(buffer), location, true) }
     }
@@ -196,16 +207,21 @@ impl VulkanAllocator {
     pub unsafe fn bind_image(
         &self,
         image: vk::Image,
-        location: Location,
+        location: MemoryLocation,
         linear: bool,
-    ) -> Result<Allocation, AllocationError> {
+    ) -> Result<VulkanAllocation, AllocationError> {
         // SAFETY: the caller's promise.
         unsafe { self.bind(Resource::Image(image), location, linear) }
     }
 
     /// # Safety
     /// As for [`bind_buffer`](Self::bind_buffer).
-    unsafe fn bind(&self, resource: Resource, location: Location, linear: bool) -> Result<Allocation, AllocationError> {
+    unsafe fn bind(
+        &self,
+        resource: Resource,
+        location: MemoryLocation,
+        linear: bool,
+    ) -> Result<VulkanAllocation, AllocationError> {
         let objects = &self.pools.objects;
         // SAFETY: the caller's promise.
         let wanted = unsafe { objects.driver.requirements(resource) };
@@ -226,8 +242,10 @@ impl VulkanAllocator {
         Ok(allocation)
     }
 
-    /// Frees an allocation, as dropping it does. Resources bound to it must be destroyed, and work that uses it done.
-    pub fn free(&self, allocation: Allocation) {
+    /// Frees an allocation, as dropping it does.
+    ///
+    /// Resources bound to it must be destroyed, and work that uses it done.
+    pub fn free(&self, allocation: VulkanAllocation) {
         drop(allocation);
     }
 
@@ -242,12 +260,12 @@ impl VulkanAllocator {
     }
 
     /// A heap at this moment; `None` if there is no such heap.
-    pub fn heap(&self, heap: u32) -> Option<HeapStats> {
+    pub fn heap(&self, heap: u32) -> Option<HeapUsage> {
         let bytes = self.table().heaps.get(heap as usize)?.bytes;
         let reserved = self.pools.objects.used(heap);
         let said = self.pools.objects.driver.budget(heap);
         let (budget, used) = said.map_or((bytes, reserved), |heap| (heap.budget, heap.used));
-        Some(HeapStats { bytes, budget, used, reserved })
+        Some(HeapUsage { bytes, budget, used, reserved })
     }
 
     /// Counters of all pools together; without memory objects that have one owner.

@@ -1,9 +1,9 @@
-//! [`Backend`] for [`Vulkan`]: one method, one call of Vulkan or a few.
+//! [`Backend`] for [`VulkanBackend`]: one method, one call of Vulkan or a few.
 //!
 //! Promises upward: what the trait's contract asks. Work of a stream is in order by its timeline; an event is a value of one.
 //! Asks from below: regions, timelines.
 
-use crate::vulkan::{Shared, Vulkan};
+use crate::vulkan::{Shared, VulkanBackend};
 use ash::vk::{self, Handle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ impl Shared {
 // they live, at the mapping's exposed address. Submissions of a stream wait for the one before by its semaphore, which signals when all
 // that it stands for is done; each ends with a barrier to the host. Events, waits and orders name values of these semaphores, so that
 // what they say is Vulkan's answer. Commands name the ranges passed alone.
-unsafe impl Backend for Vulkan {
+unsafe impl Backend for VulkanBackend {
     fn description(&self) -> &Description {
         &self.shared.description
     }
@@ -31,7 +31,7 @@ unsafe impl Backend for Vulkan {
     fn memory(&self) -> Result<Memory, Fault> {
         self.shared.check("memory")?;
         let (table, total) = (&self.shared.objects.table, self.shared.description.total);
-        let best = table.candidates(u32::MAX, crate::Location::Device).first().copied();
+        let best = table.candidates(u32::MAX, crate::MemoryLocation::Device).first().copied();
         let heap = table.types[best.ok_or(Fault::of("memory", FaultReason::Unsupported))? as usize].heap;
         let left = total.saturating_sub(self.shared.objects.used(heap));
         let budget = self.shared.objects.driver.budget(heap).map(|heap| heap.budget.saturating_sub(heap.used));

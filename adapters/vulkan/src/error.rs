@@ -3,7 +3,7 @@
 //! Promises upward: an error names what failed and what to do about it, and can be shown without a driver.
 //! Asks from below: faults of calls.
 
-use crate::table::Location;
+use crate::table::MemoryLocation;
 use std::fmt;
 use terrace_device::Fault;
 
@@ -18,7 +18,7 @@ pub enum AllocationError {
         /// The types that the resource may have: one bit each.
         type_bits: u32,
         /// From where it is to be used.
-        location: Location,
+        location: MemoryLocation,
     },
     /// No memory type that serves has as much left.
     OutOfMemory {
@@ -70,7 +70,7 @@ impl From<Fault> for AllocationError {
 /// Why a Vulkan device could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum VulkanError {
     /// The Vulkan library is missing, cannot be loaded, or is another library.
     NoLibrary {
         /// What the system's loader said.
@@ -105,7 +105,7 @@ pub enum OpenError {
 const INSTALL: &str = "install the Vulkan loader and a driver (Debian: libvulkan1 and mesa-vulkan-drivers, or the package of the GPU's \
     vendor; VK_ICD_FILENAMES names the drivers that the loader takes)";
 
-impl fmt::Display for OpenError {
+impl fmt::Display for VulkanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoLibrary { detail } => write!(f, "no Vulkan library: {detail}; {INSTALL}, or use the host backend"),
@@ -127,7 +127,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
+impl std::error::Error for VulkanError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Driver(fault) => Some(fault),
@@ -136,7 +136,7 @@ impl std::error::Error for OpenError {
     }
 }
 
-impl From<Fault> for OpenError {
+impl From<Fault> for VulkanError {
     fn from(fault: Fault) -> Self {
         Self::Driver(fault)
     }
@@ -144,17 +144,17 @@ impl From<Fault> for OpenError {
 
 #[cfg(test)]
 mod tests {
-    use super::{AllocationError, OpenError};
-    use crate::table::Location;
+    use super::{AllocationError, VulkanError};
+    use crate::table::MemoryLocation;
     use terrace_device::{Fault, FaultReason};
 
     #[test]
     fn messages_say_what_to_do() {
-        let none = OpenError::NoDevice { ordinal: 0, found: 0 }.to_string();
+        let none = VulkanError::NoDevice { ordinal: 0, found: 0 }.to_string();
         assert!(none.contains("see no device") && none.contains("mesa-vulkan-drivers"), "{none}");
-        let other = OpenError::NoDevice { ordinal: 3, found: 2 }.to_string();
+        let other = VulkanError::NoDevice { ordinal: 3, found: 2 }.to_string();
         assert_eq!(other, "there is no Vulkan device 3: the drivers see 2, the last one is 1");
-        let none = AllocationError::NoMemoryType { type_bits: 0b101, location: Location::Upload }.to_string();
+        let none = AllocationError::NoMemoryType { type_bits: 0b101, location: MemoryLocation::Upload }.to_string();
         assert!(none.contains("bits 0b101 serves Upload"), "{none}");
         let fault = Some(Fault::of("maxMemoryAllocationCount", FaultReason::OutOfMemory));
         let full = AllocationError::OutOfMemory { asked: 4096, type_index: 1, largest_free: 256, fault }.to_string();

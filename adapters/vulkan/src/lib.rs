@@ -35,9 +35,9 @@ mod table;
 mod timeline;
 mod vulkan;
 
-pub use allocation::Allocation;
-pub use allocator::{AllocationDesc, Dedicated, HeapStats, VulkanAllocator};
-pub use error::{AllocationError, OpenError};
+pub use allocation::VulkanAllocation;
+pub use allocator::{AllocationDesc, Dedicated, HeapUsage, VulkanAllocator};
+pub use error::{AllocationError, VulkanError};
 pub use pools::AllocatorOptions;
-pub use table::{Location, MemoryHeap, MemoryTable, MemoryType};
-pub use vulkan::Vulkan;
+pub use table::{MemoryHeap, MemoryLocation, MemoryTable, MemoryType};
+pub use vulkan::VulkanBackend;

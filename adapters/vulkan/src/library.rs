@@ -3,7 +3,7 @@
 //! Promises upward: no function is called that the library lacks: `ash` would end the process there.
 //! Asks from below: the system's loader.
 
-use crate::error::OpenError;
+use crate::error::VulkanError;
 use ash::vk;
 use std::ffi::{CStr, OsStr};
 
@@ -66,26 +66,26 @@ const NAME: &str = if cfg!(windows) {
 };
 
 /// Loads the library.
-pub(crate) fn load() -> Result<ash::Entry, OpenError> {
+pub(crate) fn load() -> Result<ash::Entry, VulkanError> {
     load_from(NAME)
 }
 
 /// Loads the library of a name or path.
-pub(crate) fn load_from(path: impl AsRef<OsStr>) -> Result<ash::Entry, OpenError> {
+pub(crate) fn load_from(path: impl AsRef<OsStr>) -> Result<ash::Entry, VulkanError> {
     // SAFETY: loading runs the initialisers of the system's Vulkan library, as every Vulkan program does.
     let loaded = unsafe { ash::Entry::load_from(path) };
-    let entry = loaded.map_err(|error| OpenError::NoLibrary { detail: error.to_string() })?;
+    let entry = loaded.map_err(|error| VulkanError::NoLibrary { detail: error.to_string() })?;
     check(&[c"vkCreateInstance"], |name| has_instance_function(&entry, vk::Instance::null(), name))?;
     Ok(entry)
 }
 
 /// Whether an instance has all functions.
-pub(crate) fn check_instance(entry: &ash::Entry, instance: vk::Instance) -> Result<(), OpenError> {
+pub(crate) fn check_instance(entry: &ash::Entry, instance: vk::Instance) -> Result<(), VulkanError> {
     check(&INSTANCE, |name| has_instance_function(entry, instance, name))
 }
 
 /// Whether a device has all functions. The instance must have `vkGetDeviceProcAddr`.
-pub(crate) fn check_device(instance: &ash::Instance, device: vk::Device) -> Result<(), OpenError> {
+pub(crate) fn check_device(instance: &ash::Instance, device: vk::Device) -> Result<(), VulkanError> {
     // SAFETY: the instance and its device are live, and the name ends with a zero.
     check(&DEVICE, |name| unsafe { instance.get_device_proc_addr(device, name.as_ptr()) }.is_some())
 }
@@ -95,9 +95,9 @@ fn has_instance_function(entry: &ash::Entry, instance: vk::Instance, name: &CStr
     unsafe { entry.get_instance_proc_addr(instance, name.as_ptr()) }.is_some()
 }
 
-fn check(names: &[&'static CStr], has: impl Fn(&CStr) -> bool) -> Result<(), OpenError> {
+fn check(names: &[&'static CStr], has: impl Fn(&CStr) -> bool) -> Result<(), VulkanError> {
     match names.iter().find(|name| !has(name)) {
-        Some(name) => Err(OpenError::MissingFunction { name: name.to_str().unwrap_or_default() }),
+        Some(name) => Err(VulkanError::MissingFunction { name: name.to_str().unwrap_or_default() }),
         None => Ok(()),
     }
 }

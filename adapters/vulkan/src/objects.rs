@@ -128,7 +128,7 @@ impl Source for TypeSource {
         let object = usize::try_from(region.id).ok().and_then(|at| self.out.get_mut(at)?.take());
         let object = object.ok_or(SourceError::Misuse("a region is given back once"))?;
         // SAFETY: the object was live in `out`; the arena gives back what has no live block, and a block is live until its
-        // `Allocation` is dropped, which the user promises to do after the last use.
+        // `VulkanAllocation` is dropped, which the user promises to do after the last use.
         unsafe { self.objects.give_back(&object) };
         self.usage.reserved -= region.bytes;
         self.usage.calls += 1;

@@ -1,16 +1,16 @@
 //! Opens devices.
 //!
-//! Promises upward: a working [`Vulkan`], or an [`OpenError`] after everything was released.
+//! Promises upward: a working [`VulkanBackend`], or an [`VulkanError`] after everything was released.
 //! Asks from below: the Vulkan library; the table of the device's memory.
 
 use crate::driver::AshDriver;
-use crate::error::OpenError;
+use crate::error::VulkanError;
 use crate::fault::fault;
 use crate::library;
 use crate::objects::Objects;
 use crate::regions::location;
-use crate::table::{Location, MemoryTable};
-use crate::vulkan::{Shared, Vulkan};
+use crate::table::{MemoryLocation, MemoryTable};
+use crate::vulkan::{Shared, VulkanBackend};
 use ash::vk;
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex};
@@ -30,13 +30,13 @@ struct OwnInstance {
 }
 
 impl OwnInstance {
-    fn create() -> Result<Self, OpenError> {
+    fn create() -> Result<Self, VulkanError> {
         let entry = library::load()?;
         let app = vk::ApplicationInfo::default().application_name(c"terrace").api_version(NEEDED);
         // SAFETY: the library has the function; the structures live through the call.
         let made = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) };
         let instance = made.map_err(|code| match code {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => OpenError::NoDriver,
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
             code => fault("vkCreateInstance", code).into(),
         })?;
         // Without its functions it cannot be destroyed either.
@@ -44,11 +44,11 @@ impl OwnInstance {
         Ok(Self { entry, instance: Some(instance) })
     }
 
-    fn devices(&self) -> Result<Vec<vk::PhysicalDevice>, OpenError> {
+    fn devices(&self) -> Result<Vec<vk::PhysicalDevice>, VulkanError> {
         let Some(instance) = &self.instance else { return Ok(Vec::new()) };
         // SAFETY: the instance is live.
         unsafe { instance.enumerate_physical_devices() }.map_err(|code| match code {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => OpenError::NoDriver,
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
             code => fault("vkEnumeratePhysicalDevices", code).into(),
         })
     }
@@ -64,7 +64,7 @@ impl Drop for OwnInstance {
 }
 
 /// What was found out about a physical device.
-struct Found {
+struct DeviceProbe {
     name: String,
     driver: String,
     kind: vk::PhysicalDeviceType,
@@ -75,20 +75,20 @@ struct Found {
     import_atom: u64,
 }
 
-impl Vulkan {
+impl VulkanBackend {
     /// Opens a device, with an instance and a logical device of its own.
     ///
     /// The first call of a process loads the library and its drivers: tens of milliseconds.
     ///
     /// # Errors
-    /// [`OpenError`] names what is missing and what to do about it.
-    pub fn open(ordinal: u32) -> Result<Self, OpenError> {
+    /// [`VulkanError`] names what is missing and what to do about it.
+    pub fn open(ordinal: u32) -> Result<Self, VulkanError> {
         let mut own = OwnInstance::create()?;
         let devices = own.devices()?;
         let found = devices.len() as u32;
-        let physical = *devices.get(ordinal as usize).ok_or(OpenError::NoDevice { ordinal, found })?;
-        let Some(instance) = own.instance.clone() else { return Err(OpenError::NoDriver) };
-        let found = Found::look(&instance, physical)?;
+        let physical = *devices.get(ordinal as usize).ok_or(VulkanError::NoDevice { ordinal, found })?;
+        let Some(instance) = own.instance.clone() else { return Err(VulkanError::NoDriver) };
+        let found = DeviceProbe::look(&instance, physical)?;
         // SAFETY: the instance is of version 1.2, and so is the device: `look` refuses others.
         let table = unsafe { MemoryTable::of(&instance, physical) };
         let device = found.create_device(&instance, physical, table.budget)?;
@@ -121,18 +121,18 @@ impl Vulkan {
     /// The number of devices.
     ///
     /// # Errors
-    /// [`OpenError`] if there is no library or no driver.
-    pub fn count() -> Result<u32, OpenError> {
+    /// [`VulkanError`] if there is no library or no driver.
+    pub fn count() -> Result<u32, VulkanError> {
         Ok(OwnInstance::create()?.devices()?.len() as u32)
     }
 }
 
-impl Found {
-    fn look(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self, OpenError> {
+impl DeviceProbe {
+    fn look(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self, VulkanError> {
         // SAFETY: a device of the live instance.
         let properties = unsafe { instance.get_physical_device_properties(physical) };
         let name = properties.device_name_as_c_str().map(CStr::to_string_lossy).unwrap_or_default().into_owned();
-        let too_old = |lacks| OpenError::TooOld { device: name.clone(), lacks };
+        let too_old = |lacks| VulkanError::TooOld { device: name.clone(), lacks };
         if properties.api_version < NEEDED {
             return Err(too_old("Vulkan 1.2"));
         }
@@ -179,7 +179,7 @@ impl Found {
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
         budget: bool,
-    ) -> Result<ash::Device, OpenError> {
+    ) -> Result<ash::Device, VulkanError> {
         let priorities = vec![1.0; self.queues as usize];
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(self.family).queue_priorities(&priorities)];
@@ -221,7 +221,10 @@ impl Found {
         if shares {
             capabilities |= Capabilities::INTEGRATED;
         }
-        let own = table.candidates(u32::MAX, Location::Device).first().map(|&at| table.types[at as usize].heap);
+        if self.kind == vk::PhysicalDeviceType::CPU {
+            capabilities |= Capabilities::PROCESSOR;
+        }
+        let own = table.candidates(u32::MAX, MemoryLocation::Device).first().map(|&at| table.types[at as usize].heap);
         Description {
             backend: "vulkan",
             ordinal,

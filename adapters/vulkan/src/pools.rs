@@ -50,7 +50,7 @@ impl Default for AllocatorOptions {
 /// What allocator and allocations share.
 pub(crate) struct Pools {
     /// Before `objects`: pools give theirs back.
-    pools: Box<[OnceLock<Mutex<Pool>>]>,
+    pools: Box<[OnceLock<Mutex<TypePool>>]>,
     pub objects: Arc<Objects>,
     options: AllocatorOptions,
     /// Whether linear and optimal resources have pools of their own.
@@ -60,13 +60,13 @@ pub(crate) struct Pools {
 type TypeArena = PlainArena<TypeSource, HeapStore<BestFit<Box<[Branch]>>>>;
 
 /// Blocks of one memory type, in memory objects.
-struct Pool {
+struct TypePool {
     arena: TypeArena,
     /// What was freed last, still live for the arena: a request of its size takes it without a search, any other call frees it first.
     last: Option<Block>,
 }
 
-impl Pool {
+impl TypePool {
     #[inline]
     fn allocate(&mut self, request: Request) -> Result<Block, AllocError> {
         let same = |last: &mut Block| {
@@ -111,7 +111,7 @@ pub(crate) fn refusal(type_index: u32, error: AllocError, fault: Option<Fault>) 
 }
 
 // An arena is consistent between its calls, and no code of a user runs under the lock.
-fn lock(pool: &Mutex<Pool>) -> MutexGuard<'_, Pool> {
+fn lock(pool: &Mutex<TypePool>) -> MutexGuard<'_, TypePool> {
     pool.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -142,7 +142,7 @@ impl Pools {
 
     /// The pool of a number, locked; makes it if it is the first time.
     #[inline]
-    fn pool(&self, number: u32) -> Result<MutexGuard<'_, Pool>, AllocationError> {
+    fn pool(&self, number: u32) -> Result<MutexGuard<'_, TypePool>, AllocationError> {
         let pool = &self.pools[number as usize];
         match pool.get() {
             Some(pool) => Ok(lock(pool)),
@@ -154,7 +154,7 @@ impl Pools {
     }
 
     #[cold]
-    fn make_pool(&self, type_index: u32) -> Result<Pool, AllocError> {
+    fn make_pool(&self, type_index: u32) -> Result<TypePool, AllocError> {
         let table = &self.objects.table;
         let heap = table.heaps[table.types[type_index as usize].heap as usize].bytes;
         // So large that a quarter of the objects permitted has room for the whole heap.
@@ -164,7 +164,7 @@ impl Pools {
         let settings = ArenaSettings { granule, grain, segment, slack, coalesce, ..ArenaSettings::segments() };
         let source = TypeSource::new(Arc::clone(&self.objects), type_index);
         let arena = TypeArena::new(source, NoFence, parts(self.options.blocks), settings)?;
-        Ok(Pool { arena, last: None })
+        Ok(TypePool { arena, last: None })
     }
 
     /// Frees a live block of a pool.
@@ -184,7 +184,7 @@ impl Pools {
         mates.filter_map(|(_, pool)| pool.get()).map(|pool| lock(pool).settled().trim()).sum()
     }
 
-    fn made(&self) -> impl Iterator<Item = MutexGuard<'_, Pool>> {
+    fn made(&self) -> impl Iterator<Item = MutexGuard<'_, TypePool>> {
         self.pools.iter().filter_map(OnceLock::get).map(lock)
     }
 

@@ -6,8 +6,8 @@
 
 use crate::driver::{MemoryDriver, ObjectRequest, Requirements, Resource};
 use crate::fault::fault;
-use crate::table::Location;
-use crate::vulkan::{Region, Shared};
+use crate::table::MemoryLocation;
+use crate::vulkan::{BufferRegion, Shared};
 use ash::vk;
 use terrace_device::{Fault, FaultReason, MemoryKind};
 use vk::MemoryPropertyFlags as Flags;
@@ -30,13 +30,13 @@ fn usage(device_address: bool) -> vk::BufferUsageFlags {
 }
 
 /// Where memory of a kind lies.
-pub(crate) fn location(kind: MemoryKind) -> Option<Location> {
+pub(crate) fn location(kind: MemoryKind) -> Option<MemoryLocation> {
     let shared = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
     match kind {
-        MemoryKind::Device => Some(Location::Device),
-        MemoryKind::Pinned => Some(Location::Properties { required: shared, preferred: Flags::HOST_CACHED }),
+        MemoryKind::Device => Some(MemoryLocation::Device),
+        MemoryKind::Pinned => Some(MemoryLocation::Properties { required: shared, preferred: Flags::HOST_CACHED }),
         MemoryKind::Managed => {
-            Some(Location::Properties { required: shared | Flags::DEVICE_LOCAL, preferred: Flags::HOST_CACHED })
+            Some(MemoryLocation::Properties { required: shared | Flags::DEVICE_LOCAL, preferred: Flags::HOST_CACHED })
         }
         MemoryKind::Pool => None,
     }
@@ -54,7 +54,7 @@ impl Shared {
         let region = self.make_region(location, padded)?;
         let address = if for_host {
             let address = region.object.mapped.next_multiple_of(ALIGN);
-            let region = Region { shift: address - region.object.mapped, ..region };
+            let region = BufferRegion { shift: address - region.object.mapped, ..region };
             (region.object.mapped != 0 && self.space.insert_at(region, address, bytes)).then_some(address)
         } else {
             self.space.insert(region, bytes)
@@ -67,12 +67,12 @@ impl Shared {
     }
 
     /// A buffer and memory for it, bound.
-    pub fn make_region(&self, location: Location, bytes: u64) -> Result<Region, Fault> {
+    pub fn make_region(&self, location: MemoryLocation, bytes: u64) -> Result<BufferRegion, Fault> {
         let (buffer, wanted) = self.make_buffer(bytes, None)?;
         let mut last = Fault::of("take", FaultReason::Unsupported);
         for at in self.objects.table.candidates(wanted.memory.memory_type_bits, location) {
             match self.objects.take(at, wanted.memory.size, None) {
-                Ok(object) => return self.bound(Region { buffer, object, shift: 0, imported: false }),
+                Ok(object) => return self.bound(BufferRegion { buffer, object, shift: 0, imported: false }),
                 Err(fault) => last = fault,
             }
             if last.reason != FaultReason::OutOfMemory {
@@ -84,8 +84,9 @@ impl Shared {
         Err(last)
     }
 
-    /// Gives the device memory of the process, whole pages of `atom` bytes around a range. The range's address is its own.
+    /// Gives the device memory of the process: whole pages of `atom` bytes around a range.
     ///
+    /// The range keeps its address.
     /// # Safety
     /// The pages must be memory of the process until the region is destroyed.
     pub unsafe fn import_region(&self, address: u64, bytes: u64, atom: u64) -> Result<(), Fault> {
@@ -105,7 +106,7 @@ impl Shared {
         let bits = wanted.memory.memory_type_bits & properties.memory_type_bits;
         let required = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
         let types =
-            self.objects.table.candidates(bits, Location::Properties { required, preferred: Flags::HOST_CACHED });
+            self.objects.table.candidates(bits, MemoryLocation::Properties { required, preferred: Flags::HOST_CACHED });
         let imported = types
             .first()
             .filter(|_| wanted.memory.size <= bytes_around)
@@ -119,7 +120,7 @@ impl Shared {
             // SAFETY: made above, and nothing has it.
             unsafe { self.driver.device.destroy_buffer(buffer, None) };
         })?;
-        let region = self.bound(Region { buffer, object, shift: address - first, imported: true })?;
+        let region = self.bound(BufferRegion { buffer, object, shift: address - first, imported: true })?;
         if self.space.insert_at(region, address, bytes) {
             return Ok(());
         }
@@ -148,16 +149,18 @@ impl Shared {
     }
 
     /// Binds a region's buffer; a refusal destroys the region.
-    fn bound(&self, region: Region) -> Result<Region, Fault> {
+    fn bound(&self, region: BufferRegion) -> Result<BufferRegion, Fault> {
         // SAFETY: both are live, fresh and of this device; the object was allocated as the requirements ask.
         let bound = unsafe { self.driver.bind(Resource::Buffer(region.buffer), region.object.memory, 0) };
         // SAFETY: nothing has the region yet.
         bound.map(|()| region).inspect_err(|_| unsafe { self.destroy_region(&region) })
     }
 
+    /// Destroys a region's buffer and frees its memory.
+    ///
     /// # Safety
     /// The region must be live, and no work in flight may use it.
-    pub unsafe fn destroy_region(&self, region: &Region) {
+    pub unsafe fn destroy_region(&self, region: &BufferRegion) {
         if !self.driver.process.is_current() {
             return;
         }
@@ -173,7 +176,7 @@ impl Shared {
     }
 
     /// Writes bytes at the beginning of a region that the host sees, before any work uses it.
-    pub fn write_region(&self, region: &Region, bytes: &[u8]) {
+    pub fn write_region(&self, region: &BufferRegion, bytes: &[u8]) {
         let start: *mut u8 = crate::driver::mapped_pointer(region.object.mapped).cast();
         if region.object.mapped != 0 && bytes.len() as u64 <= region.object.bytes {
             // SAFETY: the region is mapped, is as long at least, and nothing else uses it.

@@ -47,7 +47,7 @@ pub struct MemoryTable {
 
 /// From where memory is used: this decides among memory types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Location {
+pub enum MemoryLocation {
     /// The device alone: its own memory, which the host does not see where there is such (`GpuOnly`).
     Device,
     /// The host writes in order, the device reads (`CpuToGpu`): host-visible; the device's own memory, unless only a small window
@@ -73,7 +73,7 @@ const SPECIAL: Flags = Flags::from_raw(
         | Flags::RDMA_CAPABLE_NV.as_raw(),
 );
 
-impl Location {
+impl MemoryLocation {
     /// What a type must have, should have and should lack, each with the most important first.
     fn wishes(self) -> (Flags, &'static [Flags], &'static [Flags]) {
         match self {
@@ -121,18 +121,18 @@ impl MemoryTable {
     /// # Example
     /// ```
     /// use ash::vk::MemoryPropertyFlags as Flags;
-    /// use terrace_vulkan::{Location, MemoryHeap, MemoryTable, MemoryType};
+    /// use terrace_vulkan::{MemoryLocation, MemoryHeap, MemoryTable, MemoryType};
     /// let host = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
     /// let table = MemoryTable {
     ///     types: vec![MemoryType { flags: host, heap: 1 }, MemoryType { flags: Flags::DEVICE_LOCAL, heap: 0 }],
     ///     heaps: [(8 << 30, true), (16 << 30, false)].map(|(bytes, device_local)| MemoryHeap { bytes, device_local }).to_vec(),
     ///     buffer_image_granularity: 1024, non_coherent_atom: 64, max_objects: 4096, max_object_bytes: 4 << 30, budget: true,
     /// };
-    /// assert_eq!(table.candidates(0b11, Location::Device), [1, 0]);
-    /// assert_eq!(table.candidates(0b11, Location::Upload), [0]);
-    /// assert_eq!(table.candidates(0b10, Location::Upload), []);
+    /// assert_eq!(table.candidates(0b11, MemoryLocation::Device), [1, 0]);
+    /// assert_eq!(table.candidates(0b11, MemoryLocation::Upload), [0]);
+    /// assert_eq!(table.candidates(0b10, MemoryLocation::Upload), []);
     /// ```
-    pub fn candidates(&self, type_bits: u32, location: Location) -> Vec<u32> {
+    pub fn candidates(&self, type_bits: u32, location: MemoryLocation) -> Vec<u32> {
         let (required, _, _) = location.wishes();
         let fits = |&(at, of): &(u32, &MemoryType)| {
             type_bits & (1 << at) != 0
@@ -146,13 +146,13 @@ impl MemoryTable {
     }
 
     /// How well a type serves a location: one bit for each wish, the most important highest.
-    fn score(&self, of: &MemoryType, location: Location) -> u32 {
-        if let Location::Properties { required, preferred } = location {
+    fn score(&self, of: &MemoryType, location: MemoryLocation) -> u32 {
+        if let MemoryLocation::Properties { required, preferred } = location {
             // Fewer of what was not asked for, among equals.
             let others = (of.flags & !required & !preferred).as_raw().count_ones();
             return (of.flags & preferred).as_raw().count_ones() * 32 + 31 - others;
         }
-        if location == Location::Upload && self.is_window(of.heap) {
+        if location == MemoryLocation::Upload && self.is_window(of.heap) {
             return 0;
         }
         let (_, wanted, unwanted) = location.wishes();
@@ -174,8 +174,9 @@ impl MemoryTable {
         self.types[at as usize].flags.contains(Flags::HOST_VISIBLE)
     }
 
-    /// Whether the host sees writes to memory of a type without [`invalidate`](crate::Allocation::invalidate), and the device those
-    /// of the host without [`flush`](crate::Allocation::flush).
+    /// Whether host and device see each other's writes to memory of a type without flushes.
+    ///
+    /// Elsewhere [`flush`](crate::VulkanAllocation::flush) and [`invalidate`](crate::VulkanAllocation::invalidate) make them seen.
     pub fn is_coherent(&self, at: u32) -> bool {
         self.types[at as usize].flags.contains(Flags::HOST_COHERENT)
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_device::Fault;
 
 /// A stream.
-pub(crate) struct Timeline {
+pub(crate) struct StreamTimeline {
     semaphore: vk::Semaphore,
     queue: Arc<Mutex<vk::Queue>>,
     work: Mutex<Work>,
@@ -27,7 +27,7 @@ struct Work {
     /// What the last submission signals; 0 before the first.
     value: u64,
     /// What the next submission waits for.
-    waits: Vec<(Arc<Timeline>, u64)>,
+    waits: Vec<(Arc<StreamTimeline>, u64)>,
     pool: vk::CommandPool,
     /// Submissions that may be in flight, the oldest first.
     in_flight: VecDeque<Submission>,
@@ -39,10 +39,10 @@ struct Submission {
     value: u64,
     command: Option<vk::CommandBuffer>,
     /// Streams whose semaphores it waits for: they live as long as it may be in flight.
-    _waits: Vec<Arc<Timeline>>,
+    _waits: Vec<Arc<StreamTimeline>>,
 }
 
-impl Timeline {
+impl StreamTimeline {
     /// A stream on a queue of a family.
     pub fn new(device: &ash::Device, family: u32, queue: Arc<Mutex<vk::Queue>>) -> Result<Self, Fault> {
         let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
@@ -130,7 +130,9 @@ impl Timeline {
         }
     }
 
-    /// Whether all that was submitted is done, after which it names no other stream. For streams that get no more work.
+    /// Whether all that was submitted is done, after which it names no other stream.
+    ///
+    /// For streams that get no more work.
     pub fn is_over(&self, device: &ash::Device) -> bool {
         let mut work = self.lock();
         work.reclaim(device, self.semaphore).is_ok() && work.in_flight.is_empty()

@@ -6,7 +6,7 @@
 
 use crate::driver::{AshDriver, MemoryObject};
 use crate::objects::Objects;
-use crate::timeline::Timeline;
+use crate::timeline::StreamTimeline;
 use ash::vk;
 use std::collections::HashMap;
 use std::fmt;
@@ -19,8 +19,8 @@ use terrace_device::{Description, Fault, FaultReason, ObjectSpace, RawEvent, Raw
 /// # Example
 /// ```
 /// use terrace_device::{Device, DeviceBuffer, DeviceOptions};
-/// use terrace_vulkan::Vulkan;
-/// match Vulkan::open(0) {
+/// use terrace_vulkan::VulkanBackend;
+/// match VulkanBackend::open(0) {
 ///     Ok(vulkan) => {
 ///         let device = Device::open(vulkan, DeviceOptions { capacity: 256 << 20, ..DeviceOptions::default() })?;
 ///         let ones = DeviceBuffer::from_slice(&device, &device.stream()?, &[1.0_f32; 1000])?;
@@ -31,16 +31,16 @@ use terrace_device::{Description, Fault, FaultReason, ObjectSpace, RawEvent, Raw
 /// # Ok::<(), terrace_device::DeviceError>(())
 /// ```
 #[derive(Clone)]
-pub struct Vulkan {
+pub struct VulkanBackend {
     pub(crate) shared: Arc<Shared>,
 }
 
 /// When an event is complete: its stream has reached a value. `None`: not recorded yet.
-pub(crate) type Moment = Option<(Arc<Timeline>, u64)>;
+pub(crate) type Moment = Option<(Arc<StreamTimeline>, u64)>;
 
 /// Memory at an address: a buffer bound to a memory object of its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Region {
+pub(crate) struct BufferRegion {
     pub buffer: vk::Buffer,
     pub object: MemoryObject,
     /// Offset in the buffer of the region's first byte.
@@ -59,14 +59,14 @@ pub(crate) struct Shared {
     /// The extension that pins memory of the process, and its unit in bytes.
     pub imports: Option<ash::ext::external_memory_host::Device>,
     pub import_atom: u64,
-    pub space: ObjectSpace<Region>,
+    pub space: ObjectSpace<BufferRegion>,
     /// Regions and registrations that are out.
     pub out: AtomicU64,
     /// Four bytes of each value, for the ends of fills that are no whole words; set once the device is open.
-    pub patterns: std::sync::OnceLock<Region>,
-    streams: RwLock<HashMap<u64, Arc<Timeline>>>,
+    pub patterns: std::sync::OnceLock<BufferRegion>,
+    streams: RwLock<HashMap<u64, Arc<StreamTimeline>>>,
     /// Streams that were destroyed, and may be in flight.
-    retired: Mutex<Vec<Arc<Timeline>>>,
+    retired: Mutex<Vec<Arc<StreamTimeline>>>,
     events: Mutex<HashMap<u64, Moment>>,
     /// The next stream or event.
     names: AtomicU64,
@@ -74,9 +74,10 @@ pub(crate) struct Shared {
     _entry: ash::Entry,
 }
 
-impl Vulkan {
-    /// The device, for pipelines and command buffers of the program's. It lives as long as a handle of this backend, which a
-    /// `Device` holds too.
+impl VulkanBackend {
+    /// The device, for pipelines and command buffers of the program's.
+    ///
+    /// It lives as long as a handle of this backend, which a `Device` holds too.
     pub fn device(&self) -> &ash::Device {
         &self.shared.driver.device
     }
@@ -96,13 +97,16 @@ impl Vulkan {
         self.shared.family
     }
 
-    /// The buffer behind an address of a block, and the address's offset in it; `None` for addresses that are none of this device's.
+    /// The buffer behind an address of a block, and the address's offset in it.
+    ///
+    /// `None` for addresses that are none of this device's.
     pub fn buffer(&self, address: u64) -> Option<(vk::Buffer, u64)> {
         self.shared.space.find(address).map(|(region, offset)| (region.buffer, region.shift + offset))
     }
 
-    /// Submits command buffers in the order of a stream: they see what work before them wrote, and work after them sees what they wrote.
+    /// Submits command buffers in the order of a stream.
     ///
+    /// They see what work before them wrote, and work after them sees what they wrote.
     /// If the host reads what they wrote, the last must end with a barrier to `VK_PIPELINE_STAGE_HOST_BIT`.
     ///
     /// # Errors
@@ -162,18 +166,18 @@ impl Shared {
         self.sweep();
         let name = self.name();
         let queue = Arc::clone(&self.queues[name as usize % self.queues.len()]);
-        let stream = Timeline::new(&self.driver.device, self.family, queue)?;
+        let stream = StreamTimeline::new(&self.driver.device, self.family, queue)?;
         self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::new(stream));
         Ok(RawStream(name))
     }
 
-    pub fn stream(&self, stream: RawStream) -> Result<Arc<Timeline>, Fault> {
+    pub fn stream(&self, stream: RawStream) -> Result<Arc<StreamTimeline>, Fault> {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
         streams.get(&stream.0).cloned().ok_or(Fault::of("stream", FaultReason::BadHandle))
     }
 
     /// All streams with work that may be in flight, those that were destroyed included.
-    pub fn all_streams(&self) -> Vec<Arc<Timeline>> {
+    pub fn all_streams(&self) -> Vec<Arc<StreamTimeline>> {
         let mut all: Vec<_> = self.streams.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.extend(self.retired().iter().cloned());
         all
@@ -199,7 +203,7 @@ impl Shared {
         });
     }
 
-    fn retired(&self) -> MutexGuard<'_, Vec<Arc<Timeline>>> {
+    fn retired(&self) -> MutexGuard<'_, Vec<Arc<StreamTimeline>>> {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -258,8 +262,8 @@ impl Drop for Shared {
     }
 }
 
-impl fmt::Debug for Vulkan {
+impl fmt::Debug for VulkanBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vulkan").field("description", &self.shared.description).finish_non_exhaustive()
+        f.debug_struct("VulkanBackend").field("description", &self.shared.description).finish_non_exhaustive()
     }
 }

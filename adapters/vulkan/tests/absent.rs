@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use terrace_vulkan::{OpenError, Vulkan};
+use terrace_vulkan::{VulkanBackend, VulkanError};
 
 /// Set in the child, which opens a device and prints what came of it.
 const CHILD: &str = "TERRACE_TEST_VULKAN_ABSENT";
@@ -69,10 +69,10 @@ fn told(variables: &[(&str, &Path)]) -> String {
 #[test]
 fn what_cannot_be_opened_is_told() {
     if std::env::var_os(CHILD).is_some() {
-        match Vulkan::open(0) {
+        match VulkanBackend::open(0) {
             Ok(vulkan) => println!("told: {vulkan:?}"),
             Err(error) => {
-                assert_eq!(Vulkan::open(0).expect_err("the answer holds"), error);
+                assert_eq!(VulkanBackend::open(0).expect_err("the answer holds"), error);
                 println!("told: {error}");
             }
         }
@@ -99,7 +99,7 @@ fn what_cannot_be_opened_is_told() {
 
 #[test]
 fn a_library_without_a_driver_is_told() {
-    if matches!(Vulkan::count(), Err(OpenError::NoLibrary { .. })) {
+    if matches!(VulkanBackend::count(), Err(VulkanError::NoLibrary { .. })) {
         println!("SKIP a_library_without_a_driver_is_told: this machine has no Vulkan library");
         return;
     }
@@ -120,10 +120,10 @@ fn a_library_without_a_driver_is_told() {
 
 #[test]
 fn a_device_that_is_not_there_is_told() {
-    match Vulkan::count() {
+    match VulkanBackend::count() {
         Ok(found) => {
-            let error = Vulkan::open(found).expect_err("one more than there are");
-            assert_eq!(error, OpenError::NoDevice { ordinal: found, found });
+            let error = VulkanBackend::open(found).expect_err("one more than there are");
+            assert_eq!(error, VulkanError::NoDevice { ordinal: found, found });
         }
         Err(error) => println!("SKIP a_device_that_is_not_there_is_told: {error}"),
     }

@@ -2,7 +2,7 @@
 
 use ash::vk;
 use terrace_device::{Backend, RawStream};
-use terrace_vulkan::{Allocation, AllocatorOptions, Location, Vulkan, VulkanAllocator};
+use terrace_vulkan::{AllocatorOptions, MemoryLocation, VulkanAllocation, VulkanAllocator, VulkanBackend};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
 #[path = "../examples/buffers.rs"]
@@ -23,8 +23,8 @@ fn the_example_says_what_it_did_or_why_not() {
     assert!(none || all.iter().all(|line| said.contains(line)), "{said}");
 }
 
-fn opened(test: &str) -> Option<(Vulkan, VulkanAllocator)> {
-    let vulkan = Vulkan::open(0).map_err(|error| println!("SKIP {test}: {error}")).ok()?;
+fn opened(test: &str) -> Option<(VulkanBackend, VulkanAllocator)> {
+    let vulkan = VulkanBackend::open(0).map_err(|error| println!("SKIP {test}: {error}")).ok()?;
     let options = AllocatorOptions { device_address: true, ..AllocatorOptions::default() };
     // SAFETY: all are of the device, which the tests keep to their end.
     let allocator =
@@ -32,7 +32,12 @@ fn opened(test: &str) -> Option<(Vulkan, VulkanAllocator)> {
     Some((vulkan, allocator.expect("a device of Vulkan 1.2")))
 }
 
-fn buffer(vulkan: &Vulkan, allocator: &VulkanAllocator, bytes: u64, location: Location) -> (vk::Buffer, Allocation) {
+fn buffer(
+    vulkan: &VulkanBackend,
+    allocator: &VulkanAllocator,
+    bytes: u64,
+    location: MemoryLocation,
+) -> (vk::Buffer, VulkanAllocation) {
     let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
     // SAFETY: the structure is valid.
     let buffer =
@@ -44,7 +49,7 @@ fn buffer(vulkan: &Vulkan, allocator: &VulkanAllocator, bytes: u64, location: Lo
 }
 
 /// Records commands, submits them to a stream, and waits.
-fn run(vulkan: &Vulkan, record: impl FnOnce(&ash::Device, vk::CommandBuffer)) {
+fn run(vulkan: &VulkanBackend, record: impl FnOnce(&ash::Device, vk::CommandBuffer)) {
     let device = vulkan.device();
     let info = vk::CommandPoolCreateInfo::default().queue_family_index(vulkan.queue_family());
     // SAFETY: the family is the device's.
@@ -75,7 +80,7 @@ fn run(vulkan: &Vulkan, record: impl FnOnce(&ash::Device, vk::CommandBuffer)) {
     unsafe { device.destroy_command_pool(pool, None) };
 }
 
-fn destroy(vulkan: &Vulkan, buffers: impl IntoIterator<Item = (vk::Buffer, Allocation)>) {
+fn destroy(vulkan: &VulkanBackend, buffers: impl IntoIterator<Item = (vk::Buffer, VulkanAllocation)>) {
     for (buffer, allocation) in buffers {
         // SAFETY: its work is done; the memory goes afterwards.
         unsafe { vulkan.device().destroy_buffer(buffer, None) };
@@ -89,9 +94,9 @@ fn what_the_host_uploads_the_device_copies_and_the_host_reads() {
         return;
     };
     const BYTES: usize = 100_001;
-    let (upload, mut from) = buffer(&vulkan, &allocator, BYTES as u64, Location::Upload);
-    let (own, middle) = buffer(&vulkan, &allocator, BYTES as u64, Location::Device);
-    let (readback, to) = buffer(&vulkan, &allocator, BYTES as u64, Location::Readback);
+    let (upload, mut from) = buffer(&vulkan, &allocator, BYTES as u64, MemoryLocation::Upload);
+    let (own, middle) = buffer(&vulkan, &allocator, BYTES as u64, MemoryLocation::Device);
+    let (readback, to) = buffer(&vulkan, &allocator, BYTES as u64, MemoryLocation::Readback);
     let content: Vec<u8> = (0..BYTES).map(|i| (i * 31 >> 3) as u8).collect();
     from.mapped_slice_mut().expect("host-visible")[..BYTES].copy_from_slice(&content);
     from.flush(0, from.size()).expect("mapped");
@@ -136,8 +141,8 @@ fn images_of_both_tilings_are_bound_and_cleared() {
         // SAFETY: the structure is valid.
         let image = unsafe { vulkan.device().create_image(&info, None) }.expect("an image");
         // SAFETY: fresh, and destroyed before its memory.
-        let memory = unsafe { allocator.bind_image(image, Location::Device, linear) }.expect("room");
-        let (readback, to) = buffer(&vulkan, &allocator, 64 * 32 * 4, Location::Readback);
+        let memory = unsafe { allocator.bind_image(image, MemoryLocation::Device, linear) }.expect("room");
+        let (readback, to) = buffer(&vulkan, &allocator, 64 * 32 * 4, MemoryLocation::Readback);
         run(&vulkan, |device, command| {
             let layers = vk::ImageSubresourceLayers {
                 aspect_mask: vk::ImageAspectFlags::COLOR,
@@ -192,11 +197,11 @@ fn threads_share_an_allocator() {
         for thread in 0..4_u8 {
             let allocator = allocator.clone();
             scope.spawn(move || {
-                let mut kept: Vec<Allocation> = Vec::new();
+                let mut kept: Vec<VulkanAllocation> = Vec::new();
                 for i in 0..2000_u64 {
                     let desc = terrace_vulkan::AllocationDesc {
                         requirements: requirements(1 + i * 977 % 50_000),
-                        location: Location::Upload,
+                        location: MemoryLocation::Upload,
                         linear: i % 2 == 0,
                         dedicated: terrace_vulkan::Dedicated::No,
                     };

@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use terrace_device::{
     Backend, Capabilities, CopyRange, Device, DeviceOptions, FaultReason, MemoryKind, RawEvent, RawStream,
 };
-use terrace_vulkan::Vulkan;
+use terrace_vulkan::VulkanBackend;
 
 const MIB: u64 = 1 << 20;
 
-fn opened(test: &str) -> Option<Vulkan> {
-    Vulkan::open(0).map_err(|error| println!("SKIP {test}: {error}")).ok()
+fn opened(test: &str) -> Option<VulkanBackend> {
+    VulkanBackend::open(0).map_err(|error| println!("SKIP {test}: {error}")).ok()
 }
 
 /// Bytes of pinned memory.
@@ -19,21 +19,21 @@ fn pinned(address: u64, bytes: u64) -> &'static mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address as usize), bytes as usize) }
 }
 
-fn synchronize(vulkan: &Vulkan, stream: RawStream) {
+fn synchronize(vulkan: &VulkanBackend, stream: RawStream) {
     // SAFETY: the stream is live.
     unsafe { vulkan.synchronize_stream(stream) }.expect("no loss");
 }
 
 /// Work that waits until the host opens the gate.
 struct Gate<'a> {
-    vulkan: &'a Vulkan,
+    vulkan: &'a VulkanBackend,
     pool: vk::CommandPool,
     event: vk::Event,
     commands: Vec<vk::CommandBuffer>,
 }
 
 impl<'a> Gate<'a> {
-    fn new(vulkan: &'a Vulkan) -> Self {
+    fn new(vulkan: &'a VulkanBackend) -> Self {
         let device = vulkan.device();
         // SAFETY: the structure is valid.
         let event = unsafe { device.create_event(&vk::EventCreateInfo::default(), None) }.expect("an event");
@@ -75,12 +75,12 @@ impl Drop for Gate<'_> {
     }
 }
 
-fn query(vulkan: &Vulkan, event: RawEvent) -> bool {
+fn query(vulkan: &VulkanBackend, event: RawEvent) -> bool {
     // SAFETY: the event is live.
     unsafe { vulkan.query(event) }.expect("no loss")
 }
 
-fn record(vulkan: &Vulkan, stream: RawStream) -> RawEvent {
+fn record(vulkan: &VulkanBackend, stream: RawStream) -> RawEvent {
     let event = vulkan.create_event().expect("an event");
     assert!(query(vulkan, event), "not recorded: nothing to wait for");
     // SAFETY: both are live.

@@ -2,12 +2,12 @@
 
 use terrace_device::Device;
 use terrace_tests::device::World;
-use terrace_vulkan::Vulkan;
+use terrace_vulkan::VulkanBackend;
 
 fn world(case: &dyn Fn(&World<'_>)) {
-    match Vulkan::open(0) {
+    match VulkanBackend::open(0) {
         Ok(_) => case(&World {
-            open: &|options| Device::open(Vulkan::open(0).expect("it opened before"), options),
+            open: &|options| Device::open(VulkanBackend::open(0).expect("it opened before"), options),
             bytes: true,
         }),
         Err(error) => println!("SKIP: {error}"),

@@ -9,7 +9,7 @@ use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan as peer;
 use std::error::Error;
 use terrace_models::scenarios::{Subject, Totals};
-use terrace_vulkan::{AllocationDesc, AllocatorOptions, Dedicated, Location, VulkanAllocator};
+use terrace_vulkan::{AllocationDesc, AllocatorOptions, Dedicated, MemoryLocation as Location, VulkanAllocator};
 use vk_mem::Alloc;
 
 /// terrace.
@@ -38,7 +38,7 @@ impl Ours {
 }
 
 impl Subject for Ours {
-    type Block = terrace_vulkan::Allocation;
+    type Block = terrace_vulkan::VulkanAllocation;
 
     fn allocate(&mut self, bytes: u64, _: u32) -> Option<Self::Block> {
         let (location, dedicated) = (Location::Device, Dedicated::No);

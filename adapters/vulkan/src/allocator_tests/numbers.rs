@@ -66,7 +66,7 @@ pub fn jetson() -> MemoryTable {
 
 /// A driver made of numbers; clones are the same.
 #[derive(Clone, Default)]
-pub struct Numbers(Arc<Mutex<State>>);
+pub struct CountingDriver(Arc<Mutex<State>>);
 
 #[derive(Default)]
 pub struct State {
@@ -81,7 +81,7 @@ pub struct State {
     pub refuses: Option<Fault>,
 }
 
-impl Numbers {
+impl CountingDriver {
     pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().expect("no panic")
     }
@@ -91,7 +91,7 @@ impl Numbers {
     }
 }
 
-impl MemoryDriver for Numbers {
+impl MemoryDriver for CountingDriver {
     fn allocate(&self, request: &ObjectRequest) -> Result<MemoryObject, Fault> {
         let mut state = self.state();
         if let Some(fault) = state.refuses {
