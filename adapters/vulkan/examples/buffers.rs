@@ -5,7 +5,7 @@
 use ash::vk;
 use std::error::Error;
 use std::io::Write;
-use terrace_vulkan::{AllocationDesc, AllocatorOptions, Dedicated, MemoryLocation, VulkanAllocator};
+use terrace_vulkan::{AllocationDesc, AllocatorOptions, Dedicated, MemoryUse, VulkanAllocator};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&mut std::io::stdout())
@@ -66,8 +66,7 @@ fn buffers(
     // gpu-allocator: allocator.allocate(&AllocationCreateDesc { name, requirements, location: MemoryLocation::CpuToGpu,
     //                    linear: true, allocation_scheme: AllocationScheme::GpuAllocatorManaged })
     // vk-mem:        allocator.allocate_memory(&requirements, &AllocationCreateInfo { .. })
-    let desc =
-        AllocationDesc { requirements, location: MemoryLocation::Upload, linear: true, dedicated: Dedicated::No };
+    let desc = AllocationDesc { requirements, usage: MemoryUse::Upload, linear: true, dedicated: Dedicated::No };
     let mut allocation = allocator.allocate(&desc)?;
 
     // The same in all three.
@@ -87,7 +86,7 @@ fn buffers(
     // SAFETY: the structure lives through the call.
     let second = unsafe { device.create_buffer(&info, None) }?;
     // SAFETY: live, unbound, and destroyed before its memory.
-    let own = unsafe { allocator.bind_buffer(second, MemoryLocation::Device) }?;
+    let own = unsafe { allocator.bind_buffer(second, MemoryUse::Device) }?;
     writeln!(out, "another: dedicated memory: {}", own.is_dedicated())?;
 
     // gpu-allocator: allocator.generate_report()            vk-mem: allocator.calculate_statistics()

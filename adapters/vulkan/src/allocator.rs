@@ -11,11 +11,14 @@
 //! went back and each memory type that serves was tried.
 //! Asks from below: [`Pools`] over memory objects.
 
+#[cfg(test)]
+mod tests;
+
 use crate::allocation::{AllocationOrigin, VulkanAllocation};
 use crate::driver::{AshDriver, MemoryDriver, Resource, Wish};
 use crate::error::AllocationError;
 use crate::pools::{AllocatorOptions, GRAIN, Pools, refusal};
-use crate::table::{MemoryLocation, MemoryTable};
+use crate::table::{MemoryTable, MemoryUse};
 use ash::vk;
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +31,7 @@ pub struct AllocationDesc {
     /// What Vulkan says about the resource.
     pub requirements: vk::MemoryRequirements,
     /// From where it is used.
-    pub location: MemoryLocation,
+    pub usage: MemoryUse,
     /// Whether it is a buffer or an image of linear tiling.
     pub linear: bool,
     /// A memory object of its own?
@@ -49,7 +52,7 @@ pub enum Dedicated {
 
 /// A heap at this moment, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeapUsage {
+pub struct HeapShare {
     /// Size of the heap.
     pub bytes: u64,
     /// What this process may use: the driver's budget, or the heap's size where it tells none.
@@ -99,8 +102,8 @@ impl VulkanAllocator {
     }
 
     pub(crate) fn with_driver(table: MemoryTable, driver: Box<dyn MemoryDriver>, options: AllocatorOptions) -> Self {
-        let order = |location| table.candidates(u32::MAX, location).into();
-        let orders = Arc::new([MemoryLocation::Device, MemoryLocation::Upload, MemoryLocation::Readback].map(order));
+        let order = |usage| table.candidates(u32::MAX, usage).into();
+        let orders = Arc::new([MemoryUse::Device, MemoryUse::Upload, MemoryUse::Readback].map(order));
         Self { pools: Arc::new(Pools::new(table, driver, options)), orders }
     }
 
@@ -122,12 +125,12 @@ impl VulkanAllocator {
             Dedicated::Image(image) => Some(Resource::Image(image)),
         };
         let found: Vec<u32>;
-        let order: &[u32] = match desc.location {
-            MemoryLocation::Device => &self.orders[0],
-            MemoryLocation::Upload => &self.orders[1],
-            MemoryLocation::Readback => &self.orders[2],
-            MemoryLocation::Properties { .. } => {
-                found = self.pools.objects.table.candidates(wanted.memory_type_bits, desc.location);
+        let order: &[u32] = match desc.usage {
+            MemoryUse::Device => &self.orders[0],
+            MemoryUse::Upload => &self.orders[1],
+            MemoryUse::Readback => &self.orders[2],
+            MemoryUse::Properties { .. } => {
+                found = self.pools.objects.table.candidates(wanted.memory_type_bits, desc.usage);
                 &found
             }
         };
@@ -138,8 +141,8 @@ impl VulkanAllocator {
                 done => return done,
             }
         }
-        let (type_bits, location) = (wanted.memory_type_bits, desc.location);
-        Err(last.unwrap_or(AllocationError::NoMemoryType { type_bits, location }))
+        let (type_bits, usage) = (wanted.memory_type_bits, desc.usage);
+        Err(last.unwrap_or(AllocationError::NoMemoryType { type_bits, usage }))
     }
 
     /// Allocates memory of one type; if there is none left, once more without what pools of the same heap keep.
@@ -191,10 +194,10 @@ impl VulkanAllocator {
     pub unsafe fn bind_buffer(
         &self,
         buffer: vk::Buffer,
-        location: MemoryLocation,
+        usage: MemoryUse,
     ) -> Result<VulkanAllocation, AllocationError> {
         // SAFETY: the caller's promise.
-        unsafe { self.bind(Resource::Buffer(buffer), location, true) }
+        unsafe { self.bind(Resource::Buffer(buffer), usage, true) }
     }
 
     /// Allocates memory for an image and binds it; in an object of its own where the driver asks for that.
@@ -207,11 +210,11 @@ impl VulkanAllocator {
     pub unsafe fn bind_image(
         &self,
         image: vk::Image,
-        location: MemoryLocation,
+        usage: MemoryUse,
         linear: bool,
     ) -> Result<VulkanAllocation, AllocationError> {
         // SAFETY: the caller's promise.
-        unsafe { self.bind(Resource::Image(image), location, linear) }
+        unsafe { self.bind(Resource::Image(image), usage, linear) }
     }
 
     /// # Safety
@@ -219,7 +222,7 @@ impl VulkanAllocator {
     unsafe fn bind(
         &self,
         resource: Resource,
-        location: MemoryLocation,
+        usage: MemoryUse,
         linear: bool,
     ) -> Result<VulkanAllocation, AllocationError> {
         let objects = &self.pools.objects;
@@ -236,7 +239,7 @@ impl VulkanAllocator {
             Resource::Buffer(buffer) => Dedicated::Buffer(buffer),
             Resource::Image(image) => Dedicated::Image(image),
         };
-        let allocation = self.allocate(&AllocationDesc { requirements: wanted.memory, location, linear, dedicated })?;
+        let allocation = self.allocate(&AllocationDesc { requirements: wanted.memory, usage, linear, dedicated })?;
         // SAFETY: the caller's promise; the allocation is as the requirements ask, and nothing else has it.
         unsafe { objects.driver.bind(resource, allocation.memory(), allocation.offset()) }?;
         Ok(allocation)
@@ -260,12 +263,12 @@ impl VulkanAllocator {
     }
 
     /// A heap at this moment; `None` if there is no such heap.
-    pub fn heap(&self, heap: u32) -> Option<HeapUsage> {
+    pub fn heap(&self, heap: u32) -> Option<HeapShare> {
         let bytes = self.table().heaps.get(heap as usize)?.bytes;
         let reserved = self.pools.objects.used(heap);
         let said = self.pools.objects.driver.budget(heap);
         let (budget, used) = said.map_or((bytes, reserved), |heap| (heap.budget, heap.used));
-        Some(HeapUsage { bytes, budget, used, reserved })
+        Some(HeapShare { bytes, budget, used, reserved })
     }
 
     /// Counters of all pools together; without memory objects that have one owner.

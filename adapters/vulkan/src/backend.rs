@@ -31,7 +31,7 @@ unsafe impl Backend for VulkanBackend {
     fn memory(&self) -> Result<Memory, Fault> {
         self.shared.check("memory")?;
         let (table, total) = (&self.shared.objects.table, self.shared.description.total);
-        let best = table.candidates(u32::MAX, crate::MemoryLocation::Device).first().copied();
+        let best = table.candidates(u32::MAX, crate::MemoryUse::Device).first().copied();
         let heap = table.types[best.ok_or(Fault::of("memory", FaultReason::Unsupported))? as usize].heap;
         let left = total.saturating_sub(self.shared.objects.used(heap));
         let budget = self.shared.objects.driver.budget(heap).map(|heap| heap.budget.saturating_sub(heap.used));

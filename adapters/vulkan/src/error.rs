@@ -3,7 +3,7 @@
 //! Promises upward: an error names what failed and what to do about it, and can be shown without a driver.
 //! Asks from below: faults of calls.
 
-use crate::table::MemoryLocation;
+use crate::table::MemoryUse;
 use std::fmt;
 use terrace_device::Fault;
 
@@ -13,12 +13,12 @@ use terrace_device::Fault;
 pub enum AllocationError {
     /// The request breaks a rule, which the text states.
     BadRequest(&'static str),
-    /// None of the memory types that the resource may have serves the location.
+    /// None of the memory types that the resource may have serves the usage.
     NoMemoryType {
         /// The types that the resource may have: one bit each.
         type_bits: u32,
         /// From where it is to be used.
-        location: MemoryLocation,
+        usage: MemoryUse,
     },
     /// No memory type that serves has as much left.
     OutOfMemory {
@@ -39,9 +39,9 @@ impl fmt::Display for AllocationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadRequest(rule) => write!(f, "bad request: {rule}"),
-            Self::NoMemoryType { type_bits, location } => write!(
+            Self::NoMemoryType { type_bits, usage } => write!(
                 f,
-                "no memory type among the bits {type_bits:#b} serves {location:?}; ask for another location, or create the resource \
+                "no memory type among the bits {type_bits:#b} serves {usage:?}; ask for another usage, or create the resource \
                  with another usage or tiling"
             ),
             Self::OutOfMemory { asked, type_index, largest_free, fault } => {
@@ -145,7 +145,7 @@ impl From<Fault> for VulkanError {
 #[cfg(test)]
 mod tests {
     use super::{AllocationError, VulkanError};
-    use crate::table::MemoryLocation;
+    use crate::table::MemoryUse;
     use terrace_device::{Fault, FaultReason};
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         assert!(none.contains("see no device") && none.contains("mesa-vulkan-drivers"), "{none}");
         let other = VulkanError::NoDevice { ordinal: 3, found: 2 }.to_string();
         assert_eq!(other, "there is no Vulkan device 3: the drivers see 2, the last one is 1");
-        let none = AllocationError::NoMemoryType { type_bits: 0b101, location: MemoryLocation::Upload }.to_string();
+        let none = AllocationError::NoMemoryType { type_bits: 0b101, usage: MemoryUse::Upload }.to_string();
         assert!(none.contains("bits 0b101 serves Upload"), "{none}");
         let fault = Some(Fault::of("maxMemoryAllocationCount", FaultReason::OutOfMemory));
         let full = AllocationError::OutOfMemory { asked: 4096, type_index: 1, largest_free: 256, fault }.to_string();

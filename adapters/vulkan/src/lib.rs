@@ -18,15 +18,11 @@
 
 mod allocation;
 mod allocator;
-#[cfg(test)]
-mod allocator_tests;
 mod backend;
 mod driver;
 mod error;
 mod fault;
 mod library;
-#[cfg(test)]
-mod library_tests;
 mod objects;
 mod open;
 mod pools;
@@ -36,8 +32,8 @@ mod timeline;
 mod vulkan;
 
 pub use allocation::VulkanAllocation;
-pub use allocator::{AllocationDesc, Dedicated, HeapUsage, VulkanAllocator};
+pub use allocator::{AllocationDesc, Dedicated, HeapShare, VulkanAllocator};
 pub use error::{AllocationError, VulkanError};
 pub use pools::AllocatorOptions;
-pub use table::{MemoryHeap, MemoryLocation, MemoryTable, MemoryType};
+pub use table::{MemoryHeap, MemoryTable, MemoryType, MemoryUse};
 pub use vulkan::VulkanBackend;

@@ -3,6 +3,9 @@
 //! Promises upward: no function is called that the library lacks: `ash` would end the process there.
 //! Asks from below: the system's loader.
 
+#[cfg(test)]
+mod tests;
+
 use crate::error::VulkanError;
 use ash::vk;
 use std::ffi::{CStr, OsStr};

@@ -8,8 +8,8 @@ use crate::error::VulkanError;
 use crate::fault::fault;
 use crate::library;
 use crate::objects::Objects;
-use crate::regions::location;
-use crate::table::{MemoryLocation, MemoryTable};
+use crate::regions::usage;
+use crate::table::{MemoryTable, MemoryUse};
 use crate::vulkan::{Shared, VulkanBackend};
 use ash::vk;
 use std::ffi::CStr;
@@ -110,8 +110,8 @@ impl VulkanBackend {
         let (entry, family, atom) = (own.entry.clone(), found.family, found.import_atom);
         let shared = Shared::new(entry, driver, objects, description, family, queues, imports, atom);
         let patterns: Vec<u8> = (0..=u8::MAX).flat_map(|value| [value; 4]).collect();
-        if let Some(location) = location(MemoryKind::Pinned) {
-            let region = shared.make_region(location, patterns.len() as u64)?;
+        if let Some(usage) = usage(MemoryKind::Pinned) {
+            let region = shared.make_region(usage, patterns.len() as u64)?;
             shared.write_region(&region, &patterns);
             let _ = shared.patterns.set(region);
         }
@@ -196,7 +196,7 @@ impl DeviceProbe {
     }
 
     fn describe(&self, ordinal: u32, table: &MemoryTable) -> Description {
-        let has = |kind| location(kind).is_some_and(|location| !table.candidates(u32::MAX, location).is_empty());
+        let has = |kind| usage(kind).is_some_and(|usage| !table.candidates(u32::MAX, usage).is_empty());
         let shares = matches!(self.kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU);
         let mut capabilities = Capabilities::STREAM_NAMES | Capabilities::BATCHES;
         let mut notes = vec!["no pages: memory comes in segments".into()];
@@ -224,7 +224,7 @@ impl DeviceProbe {
         if self.kind == vk::PhysicalDeviceType::CPU {
             capabilities |= Capabilities::PROCESSOR;
         }
-        let own = table.candidates(u32::MAX, MemoryLocation::Device).first().map(|&at| table.types[at as usize].heap);
+        let own = table.candidates(u32::MAX, MemoryUse::Device).first().map(|&at| table.types[at as usize].heap);
         Description {
             backend: "vulkan",
             ordinal,

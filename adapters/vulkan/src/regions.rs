@@ -6,8 +6,8 @@
 
 use crate::driver::{MemoryDriver, ObjectRequest, Requirements, Resource};
 use crate::fault::fault;
-use crate::table::MemoryLocation;
-use crate::vulkan::{BufferRegion, Shared};
+use crate::table::MemoryUse;
+use crate::vulkan::{BoundRegion, Shared};
 use ash::vk;
 use terrace_device::{Fault, FaultReason, MemoryKind};
 use vk::MemoryPropertyFlags as Flags;
@@ -16,7 +16,7 @@ use vk::MemoryPropertyFlags as Flags;
 const ALIGN: u64 = 256;
 
 /// All that a program or this crate does with a buffer.
-fn usage(device_address: bool) -> vk::BufferUsageFlags {
+fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
     let all = vk::BufferUsageFlags::TRANSFER_SRC
         | vk::BufferUsageFlags::TRANSFER_DST
         | vk::BufferUsageFlags::UNIFORM_TEXEL_BUFFER
@@ -30,13 +30,13 @@ fn usage(device_address: bool) -> vk::BufferUsageFlags {
 }
 
 /// Where memory of a kind lies.
-pub(crate) fn location(kind: MemoryKind) -> Option<MemoryLocation> {
+pub(crate) fn usage(kind: MemoryKind) -> Option<MemoryUse> {
     let shared = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
     match kind {
-        MemoryKind::Device => Some(MemoryLocation::Device),
-        MemoryKind::Pinned => Some(MemoryLocation::Properties { required: shared, preferred: Flags::HOST_CACHED }),
+        MemoryKind::Device => Some(MemoryUse::Device),
+        MemoryKind::Pinned => Some(MemoryUse::Properties { required: shared, preferred: Flags::HOST_CACHED }),
         MemoryKind::Managed => {
-            Some(MemoryLocation::Properties { required: shared | Flags::DEVICE_LOCAL, preferred: Flags::HOST_CACHED })
+            Some(MemoryUse::Properties { required: shared | Flags::DEVICE_LOCAL, preferred: Flags::HOST_CACHED })
         }
         MemoryKind::Pool => None,
     }
@@ -45,16 +45,16 @@ pub(crate) fn location(kind: MemoryKind) -> Option<MemoryLocation> {
 impl Shared {
     /// Allocates a region; returns its address.
     pub fn take_region(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
-        let location = location(kind).ok_or(Fault::of("take", FaultReason::Unsupported))?;
+        let usage = usage(kind).ok_or(Fault::of("take", FaultReason::Unsupported))?;
         let full = Fault::of("take", FaultReason::OutOfMemory);
         let for_host = kind != MemoryKind::Device;
         // The driver may map memory at any multiple of 64.
         let padded = if for_host { bytes.checked_add(ALIGN) } else { Some(bytes) };
         let padded = padded.filter(|&padded| bytes > 0 && padded <= self.objects.table.max_object_bytes).ok_or(full)?;
-        let region = self.make_region(location, padded)?;
+        let region = self.make_region(usage, padded)?;
         let address = if for_host {
             let address = region.object.mapped.next_multiple_of(ALIGN);
-            let region = BufferRegion { shift: address - region.object.mapped, ..region };
+            let region = BoundRegion { shift: address - region.object.mapped, ..region };
             (region.object.mapped != 0 && self.space.insert_at(region, address, bytes)).then_some(address)
         } else {
             self.space.insert(region, bytes)
@@ -67,12 +67,12 @@ impl Shared {
     }
 
     /// A buffer and memory for it, bound.
-    pub fn make_region(&self, location: MemoryLocation, bytes: u64) -> Result<BufferRegion, Fault> {
+    pub fn make_region(&self, usage: MemoryUse, bytes: u64) -> Result<BoundRegion, Fault> {
         let (buffer, wanted) = self.make_buffer(bytes, None)?;
         let mut last = Fault::of("take", FaultReason::Unsupported);
-        for at in self.objects.table.candidates(wanted.memory.memory_type_bits, location) {
+        for at in self.objects.table.candidates(wanted.memory.memory_type_bits, usage) {
             match self.objects.take(at, wanted.memory.size, None) {
-                Ok(object) => return self.bound(BufferRegion { buffer, object, shift: 0, imported: false }),
+                Ok(object) => return self.bound(BoundRegion { buffer, object, shift: 0, imported: false }),
                 Err(fault) => last = fault,
             }
             if last.reason != FaultReason::OutOfMemory {
@@ -106,7 +106,7 @@ impl Shared {
         let bits = wanted.memory.memory_type_bits & properties.memory_type_bits;
         let required = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
         let types =
-            self.objects.table.candidates(bits, MemoryLocation::Properties { required, preferred: Flags::HOST_CACHED });
+            self.objects.table.candidates(bits, MemoryUse::Properties { required, preferred: Flags::HOST_CACHED });
         let imported = types
             .first()
             .filter(|_| wanted.memory.size <= bytes_around)
@@ -120,7 +120,7 @@ impl Shared {
             // SAFETY: made above, and nothing has it.
             unsafe { self.driver.device.destroy_buffer(buffer, None) };
         })?;
-        let region = self.bound(BufferRegion { buffer, object, shift: address - first, imported: true })?;
+        let region = self.bound(BoundRegion { buffer, object, shift: address - first, imported: true })?;
         if self.space.insert_at(region, address, bytes) {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Shared {
     ) -> Result<(vk::Buffer, Requirements), Fault> {
         self.driver.check_process("vkCreateBuffer")?;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(import.unwrap_or_default());
-        let mut info = vk::BufferCreateInfo::default().size(bytes).usage(usage(self.driver.device_address));
+        let mut info = vk::BufferCreateInfo::default().size(bytes).usage(buffer_usage(self.driver.device_address));
         if import.is_some() {
             info = info.push_next(&mut external);
         }
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// Binds a region's buffer; a refusal destroys the region.
-    fn bound(&self, region: BufferRegion) -> Result<BufferRegion, Fault> {
+    fn bound(&self, region: BoundRegion) -> Result<BoundRegion, Fault> {
         // SAFETY: both are live, fresh and of this device; the object was allocated as the requirements ask.
         let bound = unsafe { self.driver.bind(Resource::Buffer(region.buffer), region.object.memory, 0) };
         // SAFETY: nothing has the region yet.
@@ -160,7 +160,7 @@ impl Shared {
     ///
     /// # Safety
     /// The region must be live, and no work in flight may use it.
-    pub unsafe fn destroy_region(&self, region: &BufferRegion) {
+    pub unsafe fn destroy_region(&self, region: &BoundRegion) {
         if !self.driver.process.is_current() {
             return;
         }
@@ -176,7 +176,7 @@ impl Shared {
     }
 
     /// Writes bytes at the beginning of a region that the host sees, before any work uses it.
-    pub fn write_region(&self, region: &BufferRegion, bytes: &[u8]) {
+    pub fn write_region(&self, region: &BoundRegion, bytes: &[u8]) {
         let start: *mut u8 = crate::driver::mapped_pointer(region.object.mapped).cast();
         if region.object.mapped != 0 && bytes.len() as u64 <= region.object.bytes {
             // SAFETY: the region is mapped, is as long at least, and nothing else uses it.

@@ -47,7 +47,7 @@ pub struct MemoryTable {
 
 /// From where memory is used: this decides among memory types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MemoryLocation {
+pub enum MemoryUse {
     /// The device alone: its own memory, which the host does not see where there is such (`GpuOnly`).
     Device,
     /// The host writes in order, the device reads (`CpuToGpu`): host-visible; the device's own memory, unless only a small window
@@ -73,7 +73,7 @@ const SPECIAL: Flags = Flags::from_raw(
         | Flags::RDMA_CAPABLE_NV.as_raw(),
 );
 
-impl MemoryLocation {
+impl MemoryUse {
     /// What a type must have, should have and should lack, each with the most important first.
     fn wishes(self) -> (Flags, &'static [Flags], &'static [Flags]) {
         match self {
@@ -116,24 +116,24 @@ impl MemoryTable {
         }
     }
 
-    /// The types among `type_bits` that serve a location, the best first. O(types log types).
+    /// The types among `type_bits` that serve a usage, the best first. O(types log types).
     ///
     /// # Example
     /// ```
     /// use ash::vk::MemoryPropertyFlags as Flags;
-    /// use terrace_vulkan::{MemoryLocation, MemoryHeap, MemoryTable, MemoryType};
+    /// use terrace_vulkan::{MemoryUse, MemoryHeap, MemoryTable, MemoryType};
     /// let host = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
     /// let table = MemoryTable {
     ///     types: vec![MemoryType { flags: host, heap: 1 }, MemoryType { flags: Flags::DEVICE_LOCAL, heap: 0 }],
     ///     heaps: [(8 << 30, true), (16 << 30, false)].map(|(bytes, device_local)| MemoryHeap { bytes, device_local }).to_vec(),
     ///     buffer_image_granularity: 1024, non_coherent_atom: 64, max_objects: 4096, max_object_bytes: 4 << 30, budget: true,
     /// };
-    /// assert_eq!(table.candidates(0b11, MemoryLocation::Device), [1, 0]);
-    /// assert_eq!(table.candidates(0b11, MemoryLocation::Upload), [0]);
-    /// assert_eq!(table.candidates(0b10, MemoryLocation::Upload), []);
+    /// assert_eq!(table.candidates(0b11, MemoryUse::Device), [1, 0]);
+    /// assert_eq!(table.candidates(0b11, MemoryUse::Upload), [0]);
+    /// assert_eq!(table.candidates(0b10, MemoryUse::Upload), []);
     /// ```
-    pub fn candidates(&self, type_bits: u32, location: MemoryLocation) -> Vec<u32> {
-        let (required, _, _) = location.wishes();
+    pub fn candidates(&self, type_bits: u32, usage: MemoryUse) -> Vec<u32> {
+        let (required, _, _) = usage.wishes();
         let fits = |&(at, of): &(u32, &MemoryType)| {
             type_bits & (1 << at) != 0
                 && of.flags.contains(required)
@@ -141,21 +141,21 @@ impl MemoryTable {
         };
         let mut found: Vec<_> = (0_u32..).zip(self.types.iter().take(32)).filter(fits).collect();
         // Stable: among alike the driver's order, which has the faster ones first.
-        found.sort_by_key(|(_, of)| Reverse(self.score(of, location)));
+        found.sort_by_key(|(_, of)| Reverse(self.score(of, usage)));
         found.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// How well a type serves a location: one bit for each wish, the most important highest.
-    fn score(&self, of: &MemoryType, location: MemoryLocation) -> u32 {
-        if let MemoryLocation::Properties { required, preferred } = location {
+    /// How well a type serves a usage: one bit for each wish, the most important highest.
+    fn score(&self, of: &MemoryType, usage: MemoryUse) -> u32 {
+        if let MemoryUse::Properties { required, preferred } = usage {
             // Fewer of what was not asked for, among equals.
             let others = (of.flags & !required & !preferred).as_raw().count_ones();
             return (of.flags & preferred).as_raw().count_ones() * 32 + 31 - others;
         }
-        if location == MemoryLocation::Upload && self.is_window(of.heap) {
+        if usage == MemoryUse::Upload && self.is_window(of.heap) {
             return 0;
         }
-        let (_, wanted, unwanted) = location.wishes();
+        let (_, wanted, unwanted) = usage.wishes();
         let has = wanted.iter().map(|&flag| of.flags.contains(flag));
         let lacks = unwanted.iter().map(|&flag| !of.flags.contains(flag));
         has.chain(lacks).fold(0, |score, wish| score << 1 | u32::from(wish))

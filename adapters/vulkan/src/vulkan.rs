@@ -40,7 +40,7 @@ pub(crate) type Moment = Option<(Arc<StreamTimeline>, u64)>;
 
 /// Memory at an address: a buffer bound to a memory object of its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BufferRegion {
+pub(crate) struct BoundRegion {
     pub buffer: vk::Buffer,
     pub object: MemoryObject,
     /// Offset in the buffer of the region's first byte.
@@ -59,11 +59,11 @@ pub(crate) struct Shared {
     /// The extension that pins memory of the process, and its unit in bytes.
     pub imports: Option<ash::ext::external_memory_host::Device>,
     pub import_atom: u64,
-    pub space: ObjectSpace<BufferRegion>,
+    pub space: ObjectSpace<BoundRegion>,
     /// Regions and registrations that are out.
     pub out: AtomicU64,
     /// Four bytes of each value, for the ends of fills that are no whole words; set once the device is open.
-    pub patterns: std::sync::OnceLock<BufferRegion>,
+    pub patterns: std::sync::OnceLock<BoundRegion>,
     streams: RwLock<HashMap<u64, Arc<StreamTimeline>>>,
     /// Streams that were destroyed, and may be in flight.
     retired: Mutex<Vec<Arc<StreamTimeline>>>,

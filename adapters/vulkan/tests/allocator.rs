@@ -2,7 +2,7 @@
 
 use ash::vk;
 use terrace_device::{Backend, RawStream};
-use terrace_vulkan::{AllocatorOptions, MemoryLocation, VulkanAllocation, VulkanAllocator, VulkanBackend};
+use terrace_vulkan::{AllocatorOptions, MemoryUse, VulkanAllocation, VulkanAllocator, VulkanBackend};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
 #[path = "../examples/buffers.rs"]
@@ -36,15 +36,15 @@ fn buffer(
     vulkan: &VulkanBackend,
     allocator: &VulkanAllocator,
     bytes: u64,
-    location: MemoryLocation,
+    usage: MemoryUse,
 ) -> (vk::Buffer, VulkanAllocation) {
-    let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
+    let copies = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
     // SAFETY: the structure is valid.
     let buffer =
-        unsafe { vulkan.device().create_buffer(&vk::BufferCreateInfo::default().size(bytes).usage(usage), None) };
+        unsafe { vulkan.device().create_buffer(&vk::BufferCreateInfo::default().size(bytes).usage(copies), None) };
     let buffer = buffer.expect("a buffer");
     // SAFETY: fresh, and destroyed before its memory.
-    let allocation = unsafe { allocator.bind_buffer(buffer, location) };
+    let allocation = unsafe { allocator.bind_buffer(buffer, usage) };
     (buffer, allocation.expect("room"))
 }
 
@@ -94,9 +94,9 @@ fn what_the_host_uploads_the_device_copies_and_the_host_reads() {
         return;
     };
     const BYTES: usize = 100_001;
-    let (upload, mut from) = buffer(&vulkan, &allocator, BYTES as u64, MemoryLocation::Upload);
-    let (own, middle) = buffer(&vulkan, &allocator, BYTES as u64, MemoryLocation::Device);
-    let (readback, to) = buffer(&vulkan, &allocator, BYTES as u64, MemoryLocation::Readback);
+    let (upload, mut from) = buffer(&vulkan, &allocator, BYTES as u64, MemoryUse::Upload);
+    let (own, middle) = buffer(&vulkan, &allocator, BYTES as u64, MemoryUse::Device);
+    let (readback, to) = buffer(&vulkan, &allocator, BYTES as u64, MemoryUse::Readback);
     let content: Vec<u8> = (0..BYTES).map(|i| (i * 31 >> 3) as u8).collect();
     from.mapped_slice_mut().expect("host-visible")[..BYTES].copy_from_slice(&content);
     from.flush(0, from.size()).expect("mapped");
@@ -141,8 +141,8 @@ fn images_of_both_tilings_are_bound_and_cleared() {
         // SAFETY: the structure is valid.
         let image = unsafe { vulkan.device().create_image(&info, None) }.expect("an image");
         // SAFETY: fresh, and destroyed before its memory.
-        let memory = unsafe { allocator.bind_image(image, MemoryLocation::Device, linear) }.expect("room");
-        let (readback, to) = buffer(&vulkan, &allocator, 64 * 32 * 4, MemoryLocation::Readback);
+        let memory = unsafe { allocator.bind_image(image, MemoryUse::Device, linear) }.expect("room");
+        let (readback, to) = buffer(&vulkan, &allocator, 64 * 32 * 4, MemoryUse::Readback);
         run(&vulkan, |device, command| {
             let layers = vk::ImageSubresourceLayers {
                 aspect_mask: vk::ImageAspectFlags::COLOR,
@@ -201,7 +201,7 @@ fn threads_share_an_allocator() {
                 for i in 0..2000_u64 {
                     let desc = terrace_vulkan::AllocationDesc {
                         requirements: requirements(1 + i * 977 % 50_000),
-                        location: MemoryLocation::Upload,
+                        usage: MemoryUse::Upload,
                         linear: i % 2 == 0,
                         dedicated: terrace_vulkan::Dedicated::No,
                     };

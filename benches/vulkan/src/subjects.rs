@@ -9,7 +9,7 @@ use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan as peer;
 use std::error::Error;
 use terrace_models::scenarios::{Subject, Totals};
-use terrace_vulkan::{AllocationDesc, AllocatorOptions, Dedicated, MemoryLocation as Location, VulkanAllocator};
+use terrace_vulkan::{AllocationDesc, AllocatorOptions, Dedicated, MemoryUse, VulkanAllocator};
 use vk_mem::Alloc;
 
 /// terrace.
@@ -41,8 +41,8 @@ impl Subject for Ours {
     type Block = terrace_vulkan::VulkanAllocation;
 
     fn allocate(&mut self, bytes: u64, _: u32) -> Option<Self::Block> {
-        let (location, dedicated) = (Location::Device, Dedicated::No);
-        self.0.allocate(&AllocationDesc { requirements: requirements(bytes), location, linear: true, dedicated }).ok()
+        let (usage, dedicated) = (MemoryUse::Device, Dedicated::No);
+        self.0.allocate(&AllocationDesc { requirements: requirements(bytes), usage, linear: true, dedicated }).ok()
     }
 
     fn free(&mut self, block: Self::Block, _: u32) {
