@@ -1,5 +1,7 @@
 //! The allocator on the first Vulkan device: buffers and images that are used by real work. Skipped by name where there is none.
 
+mod validated;
+
 use ash::vk;
 use terrace_device::{Backend, RawStream};
 use terrace_vulkan::{AllocatorOptions, MemoryUse, VulkanAllocation, VulkanAllocator, VulkanBackend};
@@ -97,7 +99,7 @@ fn what_the_host_uploads_the_device_copies_and_the_host_reads() {
     let (upload, mut from) = buffer(&vulkan, &allocator, BYTES as u64, MemoryUse::Upload);
     let (own, middle) = buffer(&vulkan, &allocator, BYTES as u64, MemoryUse::Device);
     let (readback, to) = buffer(&vulkan, &allocator, BYTES as u64, MemoryUse::Readback);
-    let content: Vec<u8> = (0..BYTES).map(|i| (i * 31 >> 3) as u8).collect();
+    let content: Vec<u8> = (0..BYTES).map(|i| ((i * 31) >> 3) as u8).collect();
     from.mapped_slice_mut().expect("host-visible")[..BYTES].copy_from_slice(&content);
     from.flush(0, from.size()).expect("mapped");
     run(&vulkan, |device, command| {
@@ -220,4 +222,9 @@ fn threads_share_an_allocator() {
     assert_eq!((allocator.stats().live_blocks, allocator.check()), (0, Ok(())));
     allocator.trim();
     assert_eq!(allocator.objects(), 0);
+}
+
+#[test]
+fn the_validation_layer_finds_nothing() {
+    validated::finds_nothing("the_validation_layer_finds_nothing");
 }

@@ -1,11 +1,17 @@
 //! What the backend promises beyond the suite, on the first Vulkan device; skipped by name where there is none.
 
+mod validated;
+
 use ash::vk::{self, Handle};
 use std::sync::mpsc;
 use terrace_device::{
     Backend, Capabilities, CopyRange, Device, DeviceOptions, FaultReason, MemoryKind, RawEvent, RawStream,
 };
 use terrace_vulkan::VulkanBackend;
+
+#[allow(dead_code, reason = "its `main` is the example's")]
+#[path = "../examples/kernel.rs"]
+mod kernel;
 
 const MIB: u64 = 1 << 20;
 
@@ -164,7 +170,7 @@ fn many_copies_are_one_submission() {
     let [from, to] = [(); 2].map(|()| vulkan.take(MemoryKind::Pinned, MIB).expect("room"));
     let own = vulkan.take(MemoryKind::Device, MIB).expect("room");
     assert!(from.is_multiple_of(256) && to.is_multiple_of(256) && own.is_multiple_of(256));
-    (0..).zip(pinned(from, MIB)).for_each(|(i, byte): (u64, _)| *byte = (i * 7 >> 2) as u8);
+    (0..).zip(pinned(from, MIB)).for_each(|(i, byte): (u64, _)| *byte = ((i * 7) >> 2) as u8);
     pinned(to, MIB).fill(0);
     let pieces = |to: u64, from: u64| {
         (0..100)
@@ -255,6 +261,15 @@ fn a_block_is_a_place_in_a_buffer_for_the_program_s_own_commands() {
     stream.synchronize().expect("done");
 }
 
+#[test]
+fn a_kernel_runs_between_copies_of_its_stream() {
+    let mut said = Vec::new();
+    kernel::run(&mut said).expect("it ends well");
+    let said = String::from_utf8(said).expect("text");
+    let none = said.starts_with("No kernel was run: ");
+    assert!(said.lines().count() == 1 && (none || said.ends_with("doubled 1000 numbers: true\n")), "{said}");
+}
+
 /// The process that opened the device has the driver's threads; a child has not.
 #[cfg(target_os = "linux")]
 #[test]
@@ -283,4 +298,9 @@ fn a_forked_child_is_refused_and_ends_quietly() {
         // SAFETY: fresh.
         unsafe { vulkan.give_back(MemoryKind::Device, region, MIB) }.is_ok()
     }));
+}
+
+#[test]
+fn the_validation_layer_finds_nothing() {
+    validated::finds_nothing("the_validation_layer_finds_nothing");
 }

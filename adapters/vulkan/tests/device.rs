@@ -1,5 +1,7 @@
 //! The suite of every device, on the first Vulkan device; skipped by name where there is none.
 
+mod validated;
+
 use terrace_device::Device;
 use terrace_tests::device::World;
 use terrace_vulkan::VulkanBackend;
@@ -15,3 +17,8 @@ fn world(case: &dyn Fn(&World<'_>)) {
 }
 
 terrace_tests::device_suite!(world);
+
+#[test]
+fn the_validation_layer_finds_nothing() {
+    validated::finds_nothing("the_validation_layer_finds_nothing");
+}

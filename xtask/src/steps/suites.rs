@@ -62,7 +62,7 @@ const PROGRAMS: [(&str, &[&str]); 23] = [
     ("tmux", &["tmux"]),
     ("chromium", &["chromium"]),
     // The loader of OpenCL's drivers is no program, nor is the driver: a program that lists them stands for both.
-    ("vulkaninfo", &["vulkan-tools", "libvulkan1", "mesa-vulkan-drivers"]),
+    ("vulkaninfo", &["vulkan-tools", "libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"]),
     ("clinfo", &["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"]),
 ];
 
