@@ -12,7 +12,7 @@ fn world(case: &dyn Fn(&World<'_>)) {
             open: &|options| Device::open(VulkanBackend::open(0).expect("it opened before"), options),
             bytes: true,
         }),
-        Err(error) => println!("SKIP: {error}"),
+        Err(error) => println!("SKIP {}: {error}", std::thread::current().name().unwrap_or_default()),
     }
 }
 

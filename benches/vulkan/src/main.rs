@@ -23,13 +23,17 @@ const LEAST: u64 = 17;
 const CALLS: u32 = 100_000;
 const ROUNDS: usize = 15;
 
+/// Sizes that are allocated in turn, and freed in their order.
+const SIZES: [u64; 8] = [1 << 20, 4096, 300 << 10, 64 << 10, 2 << 20, 700 << 10, 16 << 10, 1000];
+
 const NAMES: [&str; 3] = ["terrace", "gpu-allocator", "vk-mem"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let opened = device::open()?;
     println!("{}", opened.name);
     for live in [20, 1000] {
-        hits(&opened, live)?;
+        hits(&opened, live, &[1 << 20])?;
+        hits(&opened, live, &SIZES)?;
     }
     let folder = std::env::args_os()
         .nth(1)
@@ -50,15 +54,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Allocates and frees 1 MiB beside so many live blocks of 1 MiB, the three in turn; prints the median of the rounds.
-fn hits(opened: &device::Opened, live: u32) -> Result<(), Box<dyn Error>> {
+/// Allocates and frees these sizes beside so many live blocks of 1 MiB, the three in turn; prints the median of the rounds.
+fn hits(opened: &device::Opened, live: u32, sizes: &[u64]) -> Result<(), Box<dyn Error>> {
     let (mut ours, mut peer, mut vma) = (Ours::new(opened)?, GpuAllocator::new(opened)?, VkMem::new(opened)?);
     let kept = (hold(&mut ours, live), hold(&mut peer, live), hold(&mut vma, live));
     let mut rounds = [(); 3].map(|()| Vec::new());
     for _ in 0..ROUNDS {
-        rounds[0].push(hit(&mut ours));
-        rounds[1].push(hit(&mut peer));
-        rounds[2].push(hit(&mut vma));
+        rounds[0].push(hit(&mut ours, sizes));
+        rounds[1].push(hit(&mut peer, sizes));
+        rounds[2].push(hit(&mut vma, sizes));
     }
     release(&mut ours, kept.0);
     release(&mut peer, kept.1);
@@ -67,7 +71,8 @@ fn hits(opened: &device::Opened, live: u32) -> Result<(), Box<dyn Error>> {
         times.sort_by(f64::total_cmp);
         format!("{name} {:.0} ({:.0} to {:.0})", times[ROUNDS / 2], times[0], times[ROUNDS - 1])
     });
-    println!("allocate + free of 1 MiB on a hit, {live} live, ns: {}", told.collect::<Vec<_>>().join(", "));
+    let what = if sizes.len() == 1 { "1 MiB" } else { "eight sizes in turn, each" };
+    println!("allocate + free of {what} on a hit, {live} live, ns: {}", told.collect::<Vec<_>>().join(", "));
     Ok(())
 }
 
@@ -90,11 +95,12 @@ fn release<S: Subject>(subject: &mut S, blocks: Vec<S::Block>) {
 }
 
 /// Nanoseconds of an allocation and its free.
-fn hit<S: Subject>(subject: &mut S) -> f64 {
+fn hit<S: Subject>(subject: &mut S, sizes: &[u64]) -> f64 {
+    let mut blocks = Vec::with_capacity(sizes.len());
     let start = Instant::now();
-    for _ in 0..CALLS {
-        let block = subject.allocate(black_box(1 << 20), 0).expect("room");
-        subject.free(black_box(block), 0);
+    for _ in 0..CALLS / sizes.len() as u32 {
+        blocks.extend(sizes.iter().map(|&bytes| subject.allocate(black_box(bytes), 0).expect("room")));
+        blocks.drain(..).for_each(|block| subject.free(black_box(block), 0));
     }
     start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
 }
