@@ -252,6 +252,14 @@ fn what_was_freed_last_is_free() {
     let other = allocate(&allocator, 2000, MemoryUse::Device);
     assert_eq!((other.memory(), other.offset()), place, "merged with what is behind it");
     drop(other);
+    // Beside a gap of just its size: small blocks are taken again, large ones go where they fit best.
+    for (bytes, at) in [(1024, 2), (MIB, 2), (MIB + 256, 0)] {
+        let mut three = [(); 3].map(|()| Some(allocate(&allocator, bytes, MemoryUse::Device)));
+        let places = three.each_ref().map(|block| block.as_ref().map(|block| (block.memory(), block.offset())));
+        (three[0], three[2]) = (None, None);
+        let again = allocate(&allocator, bytes, MemoryUse::Device);
+        assert_eq!(Some((again.memory(), again.offset())), places[at], "{bytes} bytes");
+    }
     assert!(allocator.trim() > 0);
     assert_eq!(numbers.state().live.len(), 0);
 }
