@@ -49,8 +49,10 @@ impl<'a> Gate<'a> {
         let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
         // SAFETY: the pool is live.
         let commands = unsafe { device.allocate_command_buffers(&info) }.expect("one");
+        // Several streams wait at one gate.
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::SIMULTANEOUS_USE);
         // SAFETY: fresh.
-        unsafe { device.begin_command_buffer(commands[0], &vk::CommandBufferBeginInfo::default()) }.expect("it begins");
+        unsafe { device.begin_command_buffer(commands[0], &info) }.expect("it begins");
         let (host, all) = (vk::PipelineStageFlags::HOST, vk::PipelineStageFlags::ALL_COMMANDS);
         // SAFETY: it is being recorded; the event is live.
         unsafe { device.cmd_wait_events(commands[0], &[event], host, all, &[], &[], &[]) };
@@ -139,6 +141,28 @@ fn events_are_complete_when_the_work_before_them_is() {
     // SAFETY: the backend looks it up.
     assert_eq!(unsafe { vulkan.query(behind) }.map_err(|fault| fault.reason), Err(FaultReason::BadHandle));
     synchronize(&vulkan, third);
+}
+
+#[test]
+fn a_stream_that_was_destroyed_does_its_work() {
+    let Some(vulkan) = opened("a_stream_that_was_destroyed_does_its_work") else { return };
+    let memory = vulkan.take(MemoryKind::Pinned, 4096).expect("room");
+    pinned(memory, 4096).fill(0);
+    let gate = Gate::new(&vulkan);
+    for round in 0..8 {
+        let stream = vulkan.create_stream().expect("a stream");
+        gate.put(stream);
+        // SAFETY: a range of live memory.
+        unsafe { vulkan.fill(memory + round * 512, 0xa5, 512, stream) }.expect("filled");
+        // SAFETY: the stream is live.
+        unsafe { vulkan.destroy_stream(stream) }.expect("it was there");
+    }
+    gate.open();
+    vulkan.synchronize().expect("no loss");
+    assert!(pinned(memory, 4096).iter().all(|&byte| byte == 0xa5));
+    drop(gate);
+    // SAFETY: its work is done.
+    unsafe { vulkan.give_back(MemoryKind::Pinned, memory, 4096) }.expect("it was there");
 }
 
 #[test]
