@@ -39,7 +39,7 @@ pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api
     terrace-device/track,terrace-tiers/track,terrace-track/serde";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.
-const PROGRAMS: [(&str, &[&str]); 22] = [
+const PROGRAMS: [(&str, &[&str]); 23] = [
     ("cc", &["gcc", "libc6-dev"]),
     ("c++", &["g++"]),
     ("make", &["make"]),
@@ -62,6 +62,7 @@ const PROGRAMS: [(&str, &[&str]); 22] = [
     ("tmux", &["tmux"]),
     ("chromium", &["chromium"]),
     // The loader of OpenCL's drivers is no program, nor is the driver: a program that lists them stands for both.
+    ("vulkaninfo", &["vulkan-tools", "libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"]),
     ("clinfo", &["clinfo", "pocl-opencl-icd", "ocl-icd-libopencl1"]),
 ];
 

@@ -1,0 +1,247 @@
+//! Opens devices.
+//!
+//! Promises upward: a working [`VulkanBackend`], or an [`VulkanError`] after everything was released.
+//! Asks from below: the Vulkan library; the table of the device's memory.
+
+use crate::driver::AshDriver;
+use crate::error::VulkanError;
+use crate::fault::fault;
+use crate::library;
+use crate::objects::Objects;
+use crate::regions::usage;
+use crate::table::{MemoryTable, MemoryUse};
+use crate::vulkan::{Shared, VulkanBackend};
+use ash::vk;
+use std::ffi::CStr;
+use std::sync::{Arc, Mutex};
+use terrace_device::{Capabilities, Description, MemoryKind};
+use terrace_guard::Process;
+
+/// Queues that streams share, at most.
+const QUEUES: u32 = 8;
+
+/// The oldest version that serves, of device and instance.
+const NEEDED: u32 = vk::API_VERSION_1_2;
+
+/// An instance, destroyed when it is dropped unless it was taken.
+struct OwnInstance {
+    entry: ash::Entry,
+    instance: Option<ash::Instance>,
+}
+
+impl OwnInstance {
+    fn create() -> Result<Self, VulkanError> {
+        let entry = library::load()?;
+        let app = vk::ApplicationInfo::default().application_name(c"terrace").api_version(NEEDED);
+        // SAFETY: the library has the function; the structures live through the call.
+        let made = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) };
+        let instance = made.map_err(|code| match code {
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
+            code => fault("vkCreateInstance", code).into(),
+        })?;
+        // Without its functions it cannot be destroyed either.
+        library::check_instance(&entry, instance.handle())?;
+        Ok(Self { entry, instance: Some(instance) })
+    }
+
+    fn devices(&self) -> Result<Vec<vk::PhysicalDevice>, VulkanError> {
+        let Some(instance) = &self.instance else { return Ok(Vec::new()) };
+        // SAFETY: the instance is live.
+        unsafe { instance.enumerate_physical_devices() }.map_err(|code| match code {
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
+            code => fault("vkEnumeratePhysicalDevices", code).into(),
+        })
+    }
+}
+
+impl Drop for OwnInstance {
+    fn drop(&mut self) {
+        if let Some(instance) = self.instance.take() {
+            // SAFETY: nothing of it is left.
+            unsafe { instance.destroy_instance(None) };
+        }
+    }
+}
+
+/// What was found out about a physical device.
+struct DeviceProbe {
+    name: String,
+    driver: String,
+    kind: vk::PhysicalDeviceType,
+    family: u32,
+    queues: u32,
+    device_address: bool,
+    /// Of memory that is imported, in bytes; 0 without the extension.
+    import_atom: u64,
+}
+
+impl VulkanBackend {
+    /// Opens a device, with an instance and a logical device of its own.
+    ///
+    /// The first call of a process loads the library and its drivers: tens of milliseconds.
+    ///
+    /// # Errors
+    /// [`VulkanError`] names what is missing and what to do about it.
+    pub fn open(ordinal: u32) -> Result<Self, VulkanError> {
+        let mut own = OwnInstance::create()?;
+        let devices = own.devices()?;
+        let found = devices.len() as u32;
+        let physical = *devices.get(ordinal as usize).ok_or(VulkanError::NoDevice { ordinal, found })?;
+        let Some(instance) = own.instance.clone() else { return Err(VulkanError::NoDriver) };
+        let found = DeviceProbe::look(&instance, physical)?;
+        // SAFETY: the instance is of version 1.2, and so is the device: `look` refuses others.
+        let table = unsafe { MemoryTable::of(&instance, physical) };
+        let device = found.create_device(&instance, physical, table.budget)?;
+        // Without its functions it cannot be destroyed either.
+        library::check_device(&instance, device.handle())?;
+        let imports = (found.import_atom > 0).then(|| ash::ext::external_memory_host::Device::new(&instance, &device));
+        let queues = (0..found.queues).map(|at| {
+            // SAFETY: the device was created with this many queues of the family.
+            let queue = unsafe { device.get_device_queue(found.family, at) };
+            Arc::new(Mutex::new(queue))
+        });
+        let queues = queues.collect();
+        let (budget, device_address, process) = (table.budget, found.device_address, Process::current());
+        let description = found.describe(ordinal, &table);
+        let driver = AshDriver { instance, physical, device, budget, device_address, process };
+        let objects = Objects::new(table, Box::new(driver.clone()));
+        // From here on the instance goes with the device.
+        own.instance = None;
+        let (entry, family, atom) = (own.entry.clone(), found.family, found.import_atom);
+        let shared = Shared::new(entry, driver, objects, description, family, queues, imports, atom);
+        let patterns: Vec<u8> = (0..=u8::MAX).flat_map(|value| [value; 4]).collect();
+        if let Some(usage) = usage(MemoryKind::Pinned) {
+            let region = shared.make_region(usage, patterns.len() as u64)?;
+            shared.write_region(&region, &patterns);
+            let _ = shared.patterns.set(region);
+        }
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The number of devices.
+    ///
+    /// # Errors
+    /// [`VulkanError`] if there is no library or no driver.
+    pub fn count() -> Result<u32, VulkanError> {
+        Ok(OwnInstance::create()?.devices()?.len() as u32)
+    }
+}
+
+impl DeviceProbe {
+    fn look(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self, VulkanError> {
+        // SAFETY: a device of the live instance.
+        let properties = unsafe { instance.get_physical_device_properties(physical) };
+        let name = properties.device_name_as_c_str().map(CStr::to_string_lossy).unwrap_or_default().into_owned();
+        let too_old = |lacks| VulkanError::TooOld { device: name.clone(), lacks };
+        if properties.api_version < NEEDED {
+            return Err(too_old("Vulkan 1.2"));
+        }
+        let mut features = vk::PhysicalDeviceVulkan12Features::default();
+        let mut all = vk::PhysicalDeviceFeatures2::default().push_next(&mut features);
+        // SAFETY: as above; the structures live through the call.
+        unsafe { instance.get_physical_device_features2(physical, &mut all) };
+        if features.timeline_semaphore == vk::FALSE {
+            return Err(too_old("timeline semaphores"));
+        }
+        // SAFETY: as above.
+        let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
+        let computes = |(_, of): &(u32, &vk::QueueFamilyProperties)| of.queue_flags.contains(vk::QueueFlags::COMPUTE);
+        let family = (0..).zip(&families).filter(computes).max_by_key(|(_, of)| of.queue_count.min(QUEUES));
+        let (family, of) = family.ok_or_else(|| too_old("a queue that computes"))?;
+        let mut host = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
+        let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut more = vk::PhysicalDeviceProperties2::default().push_next(&mut driver);
+        let imports = has_extension(instance, physical, ash::ext::external_memory_host::NAME);
+        if imports {
+            more = more.push_next(&mut host);
+        }
+        // SAFETY: as above.
+        unsafe { instance.get_physical_device_properties2(physical, &mut more) };
+        let text = |text: &[std::ffi::c_char]| {
+            let bytes: Vec<u8> = text.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let version = properties.api_version;
+        let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
+        Ok(Self {
+            driver: format!("Vulkan {major}.{minor}, {} {}", text(&driver.driver_name), text(&driver.driver_info)),
+            name,
+            kind: properties.device_type,
+            family,
+            queues: of.queue_count.min(QUEUES),
+            device_address: features.buffer_device_address == vk::TRUE,
+            import_atom: if imports { host.min_imported_host_pointer_alignment } else { 0 },
+        })
+    }
+
+    fn create_device(
+        &self,
+        instance: &ash::Instance,
+        physical: vk::PhysicalDevice,
+        budget: bool,
+    ) -> Result<ash::Device, VulkanError> {
+        let priorities = vec![1.0; self.queues as usize];
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(self.family).queue_priorities(&priorities)];
+        let mut features = vk::PhysicalDeviceVulkan12Features::default()
+            .timeline_semaphore(true)
+            .buffer_device_address(self.device_address);
+        let budget = budget.then_some(ash::ext::memory_budget::NAME.as_ptr());
+        let imports = (self.import_atom > 0).then_some(ash::ext::external_memory_host::NAME.as_ptr());
+        let extensions: Vec<_> = budget.into_iter().chain(imports).collect();
+        let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&extensions);
+        // SAFETY: family, features and extensions are those that the device has; the structures live through the call.
+        let made = unsafe { instance.create_device(physical, &info.push_next(&mut features), None) };
+        made.map_err(|code| fault("vkCreateDevice", code).into())
+    }
+
+    fn describe(&self, ordinal: u32, table: &MemoryTable) -> Description {
+        let has = |kind| usage(kind).is_some_and(|usage| !table.candidates(u32::MAX, usage).is_empty());
+        let shares = matches!(self.kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU);
+        let mut capabilities = Capabilities::STREAM_NAMES | Capabilities::BATCHES;
+        let mut notes = vec!["no pages: memory comes in segments".into()];
+        let mut add = |there, capability, note: &str| {
+            if there { capabilities |= capability } else { notes.push(note.into()) }
+        };
+        add(
+            has(MemoryKind::Pinned),
+            Capabilities::PINNED,
+            "no pinned memory: no memory type is host-visible and coherent",
+        );
+        add(
+            has(MemoryKind::Managed),
+            Capabilities::MANAGED,
+            "no managed memory: no memory type is also the device's own",
+        );
+        add(
+            self.import_atom > 0,
+            Capabilities::REGISTRATION,
+            "no registration: VK_EXT_external_memory_host is missing",
+        );
+        if shares {
+            capabilities |= Capabilities::INTEGRATED;
+        }
+        if self.kind == vk::PhysicalDeviceType::CPU {
+            capabilities |= Capabilities::PROCESSOR;
+        }
+        let own = table.candidates(u32::MAX, MemoryUse::Device).first().map(|&at| table.types[at as usize].heap);
+        Description {
+            backend: "vulkan",
+            ordinal,
+            name: self.name.clone(),
+            driver: self.driver.clone(),
+            total: own.map_or(0, |heap| table.heaps[heap as usize].bytes),
+            page_bytes: 0,
+            peers: Vec::new(),
+            strangers: Vec::new(),
+            capabilities,
+            notes,
+        }
+    }
+}
+
+fn has_extension(instance: &ash::Instance, physical: vk::PhysicalDevice, name: &CStr) -> bool {
+    // SAFETY: a device of the live instance.
+    let all = unsafe { instance.enumerate_device_extension_properties(physical) }.unwrap_or_default();
+    all.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name))
+}
