@@ -5,7 +5,7 @@
 //! Asks from below: one backend for each of the crate's features that name one.
 
 mod all;
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "vulkan"))]
 mod drivers;
 
 pub use all::{BestDevice, FoundDevice, NoDeviceFits, PassedBy, PassedByReason, Preference};
@@ -15,6 +15,8 @@ pub use terrace_device::*;
 pub use terrace_cuda::{OpenError, OpenErrorReason, SharedSlice, SharedSliceMut, SharedStream};
 #[cfg(feature = "opencl")]
 pub use terrace_opencl::{OpenClBackend, OpenClError, OpenClMemory};
+#[cfg(feature = "vulkan")]
+pub use terrace_vulkan::{VulkanBackend, VulkanError};
 
 use crate::config::{Builder, Config, ConfigError};
 use std::fmt;
@@ -172,6 +174,34 @@ impl Device {
         Ok(Self(backend.open_device(options)?))
     }
 
+    /// Opens a device of Vulkan, with an instance and a logical device of its own.
+    ///
+    /// A program that has its own takes [`VulkanAllocator`](terrace_vulkan::VulkanAllocator).
+    ///
+    /// # Errors
+    /// [`VulkanError`]: no library, no driver, no such device; each says what to install or do.
+    ///
+    /// # Example
+    /// ```no_run
+    /// let device = terrace::Device::vulkan(0)?;
+    /// println!("{}: {}", device.name(), device.description().driver);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "vulkan")]
+    pub fn vulkan(ordinal: u32) -> Result<Self, VulkanDeviceError> {
+        Self::vulkan_with(ordinal, DeviceOptions::default())
+    }
+
+    /// Opens a device of Vulkan with options.
+    ///
+    /// # Errors
+    /// As for [`Device::vulkan`]; [`DeviceError::BadOption`].
+    #[cfg(feature = "vulkan")]
+    pub fn vulkan_with(ordinal: u32, options: DeviceOptions) -> Result<Self, VulkanDeviceError> {
+        let backend = VulkanBackend::open(ordinal).map_err(BackendError::Open)?;
+        Ok(Self::open(backend, options)?)
+    }
+
     /// Changes `capacity` or `fallback` while the device is open, to a text such as `4GiB` or `on`.
     ///
     /// As [`set_capacity`](terrace_device::Device::set_capacity) and [`set_fallback`](terrace_device::Device::set_fallback).
@@ -244,6 +274,10 @@ pub type CudaError = BackendError<OpenError>;
 /// Why a device of OpenCL could not be opened.
 #[cfg(feature = "opencl")]
 pub type OpenClDeviceError = BackendError<OpenClError>;
+
+/// Why a device of Vulkan could not be opened.
+#[cfg(feature = "vulkan")]
+pub type VulkanDeviceError = BackendError<VulkanError>;
 
 impl<E: fmt::Display> fmt::Display for BackendError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

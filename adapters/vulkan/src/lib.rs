@@ -34,6 +34,7 @@ mod vulkan;
 pub use allocation::VulkanAllocation;
 pub use allocator::{AllocationDesc, Dedicated, HeapShare, VulkanAllocator};
 pub use error::{AllocationError, VulkanError};
+pub use library::{driver_names, library_names};
 pub use pools::AllocatorOptions;
 pub use table::{MemoryHeap, MemoryTable, MemoryType, MemoryUse};
 pub use vulkan::VulkanBackend;

@@ -9,6 +9,7 @@ mod tests;
 use crate::error::VulkanError;
 use ash::vk;
 use std::ffi::{CStr, OsStr};
+use std::path::{Path, PathBuf};
 
 /// Functions of an instance.
 const INSTANCE: [&CStr; 11] = [
@@ -67,6 +68,35 @@ const NAME: &str = if cfg!(windows) {
 } else {
     "libvulkan.so.1"
 };
+
+/// File name of Vulkan's loader.
+pub fn library_names() -> Vec<String> {
+    vec![NAME.into()]
+}
+
+/// File names of the drivers that Vulkan's loader loads on Linux: those that its manifests name.
+///
+/// Manifests lie in `vulkan/icd.d` of `/etc` and `/usr/share`, or are those that `VK_DRIVER_FILES` or `VK_ICD_FILENAMES` names.
+pub fn driver_names() -> Vec<String> {
+    let named = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].iter().find_map(std::env::var_os);
+    let manifests: Vec<PathBuf> = match named {
+        Some(named) => std::env::split_paths(&named).collect(),
+        None => ["/etc/vulkan/icd.d", "/usr/share/vulkan/icd.d"]
+            .iter()
+            .flat_map(std::fs::read_dir)
+            .flat_map(|folder| folder.flatten().map(|entry| entry.path()))
+            .collect(),
+    };
+    manifests.iter().filter_map(|manifest| driver_of(manifest, &std::fs::read_to_string(manifest).ok()?)).collect()
+}
+
+/// The library that a manifest names: a path is relative to it, a plain name is the system's.
+fn driver_of(manifest: &Path, text: &str) -> Option<String> {
+    let rest = text.split_once("\"library_path\"")?.1;
+    let name = rest.split('"').nth(1)?;
+    let path = if name.contains('/') { manifest.parent()?.join(name) } else { name.into() };
+    path.to_str().map(String::from)
+}
 
 /// Loads the library.
 pub(crate) fn load() -> Result<ash::Entry, VulkanError> {

@@ -30,12 +30,12 @@ struct Work {
     waits: Vec<(Arc<StreamTimeline>, u64)>,
     pool: vk::CommandPool,
     /// Submissions that may be in flight, the oldest first.
-    in_flight: VecDeque<Submission>,
+    in_flight: VecDeque<QueueSubmission>,
     /// Command buffers that no submission uses.
     spare: Vec<vk::CommandBuffer>,
 }
 
-struct Submission {
+struct QueueSubmission {
     value: u64,
     command: Option<vk::CommandBuffer>,
     /// Streams whose semaphores it waits for: they live as long as it may be in flight.
@@ -176,7 +176,7 @@ impl StreamTimeline {
         submitted.map_err(|code| fault("vkQueueSubmit", code))?;
         work.value += 1;
         let waits = work.waits.drain(..).map(|(stream, _)| stream).collect();
-        work.in_flight.push_back(Submission { value: work.value, command, _waits: waits });
+        work.in_flight.push_back(QueueSubmission { value: work.value, command, _waits: waits });
         Ok(())
     }
 

@@ -10,6 +10,8 @@ use crate::device::BackendError;
 use crate::device::{CudaError, OpenErrorReason};
 #[cfg(feature = "opencl")]
 use crate::device::{OpenClDeviceError, OpenClError};
+#[cfg(feature = "vulkan")]
+use crate::device::{VulkanDeviceError, VulkanError};
 use std::fmt;
 
 /// A driver, whose library may be missing, broken, of the wrong kind, or end the process that loads it.
@@ -45,10 +47,14 @@ const DRIVERS: &[NumberedDriver] = &[
     #[cfg(feature = "opencl")]
     NumberedDriver {
         name: "opencl",
-        libraries: || {
-            std::iter::once(terrace_opencl::library_names()).chain(each(terrace_opencl::driver_names())).collect()
-        },
+        libraries: || loaded_together(terrace_opencl::library_names(), terrace_opencl::driver_names()),
         open: |ordinal| Device::opencl(ordinal).map_err(opencl),
+    },
+    #[cfg(feature = "vulkan")]
+    NumberedDriver {
+        name: "vulkan",
+        libraries: || loaded_together(terrace_vulkan::library_names(), terrace_vulkan::driver_names()),
+        open: |ordinal| Device::vulkan(ordinal).map_err(vulkan),
     },
 ];
 
@@ -81,10 +87,18 @@ fn opencl(error: OpenClDeviceError) -> NotOpened {
     NotOpened::new(&error, |error| !ends(error))
 }
 
-/// Libraries that are all loaded, each by one name.
-#[cfg(feature = "opencl")]
-fn each(names: Vec<String>) -> impl Iterator<Item = Vec<String>> {
-    names.into_iter().map(|name| vec![name])
+/// A loader, which has several names, and the drivers that it loads.
+#[cfg(any(feature = "opencl", feature = "vulkan"))]
+fn loaded_together(loader: Vec<String>, drivers: Vec<String>) -> Vec<Vec<String>> {
+    std::iter::once(loader).chain(drivers.into_iter().map(|name| vec![name])).collect()
+}
+
+#[cfg(feature = "vulkan")]
+fn vulkan(error: VulkanDeviceError) -> NotOpened {
+    use VulkanError::{MissingFunction, NoDevice, NoDriver, NoLibrary};
+    let ends =
+        |error: &VulkanError| matches!(error, NoLibrary { .. } | MissingFunction { .. } | NoDriver | NoDevice { .. });
+    NotOpened::new(&error, |error| !ends(error))
 }
 
 /// Opens all devices of each driver, unless its library ends a child process that loads it.

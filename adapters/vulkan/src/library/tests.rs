@@ -29,3 +29,13 @@ fn another_library_is_an_error() {
     let VulkanError::NoLibrary { detail } = &error else { panic!("{error:?}") };
     assert!(detail.contains("vkGetInstanceProcAddr"), "{detail}");
 }
+
+#[test]
+fn drivers_are_those_that_manifests_name() {
+    let named = |text: &str| library::driver_of("/usr/share/vulkan/icd.d/x.json".as_ref(), text);
+    let manifest = |path: &str| format!("{{\"ICD\": {{ \"library_path\" : \"{path}\", \"api_version\": \"1.3\" }}}}");
+    assert_eq!(named(&manifest("libvulkan_lvp.so")).as_deref(), Some("libvulkan_lvp.so"));
+    assert_eq!(named(&manifest("/usr/lib/libx.so")).as_deref(), Some("/usr/lib/libx.so"));
+    assert_eq!(named(&manifest("./libx.so")).as_deref(), Some("/usr/share/vulkan/icd.d/./libx.so"));
+    assert_eq!([named("{}"), named("\"library_path\": 1")], [None, None]);
+}
