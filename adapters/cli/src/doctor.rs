@@ -80,9 +80,11 @@ fn inspect() -> DoctorReport {
                 devices.push(device_status(name, &opened));
             }
             Err(problem) => {
-                cuda.missing.get_or_insert(problem.clone());
-                // The backend itself, where it has no device.
-                if name != "cuda" {
+                if name.starts_with("cuda") {
+                    cuda.missing.get_or_insert(problem.clone());
+                }
+                // Else the backend itself, where it has no device.
+                if name.contains(':') {
                     devices.push(unopened(name, problem));
                 }
             }

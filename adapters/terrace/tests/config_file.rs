@@ -68,7 +68,6 @@ fn what_is_wrong_is_told_with_its_line() {
             "limit = \"1GiB\"",
             "terrace.toml, line 1: `limit` is set when a program starts, by the variable TERRACE_LIMIT",
         ),
-        ("peers = true", "terrace.toml, line 1: `peers` can be set in code only"),
         ("directory = \"/tmp\"", "terrace.toml, line 1: directory is `string`; allowed: tables: [[directory]]"),
         ("[[directory]]\ncap = 1", "terrace.toml, line 1: path is ``; allowed: the path of a directory"),
         ("[[directory]]\npath = \"/a\"\nkind = \"tape\"", "terrace.toml, line 3: kind is `tape`; allowed: nvme, ssd"),

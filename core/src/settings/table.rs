@@ -176,7 +176,7 @@ pub const IDLE: Spec =
 ///
 /// PyTorch opens devices to each other without telling its allocator.
 pub const PEERS: Spec = row("peers", &[Device], Allowed::Switch, Switch(false))
-    .variable("TERRACE_PEERS")
+    .variable("TERRACE_PEER_ACCESS")
     .overrides(&[only(Profile::Torch, Switch(true))]);
 
 /// The most blocks in each of the two areas of a device, small and large.

@@ -58,7 +58,8 @@ pub fn gpus() -> (Vec<Gpu>, Vec<String>) {
     let (mut gpus, mut notes) = (Vec::new(), Vec::new());
     for FoundDevice { name, opened } in Device::all() {
         match opened {
-            Ok(device) if device.description().backend == "host" => {}
+            // The host, under whatever name.
+            Ok(device) if device.description().capabilities.contains(Capabilities::PROCESSOR) => {}
             Ok(device) => {
                 let description = device.description();
                 gpus.push(Gpu {
@@ -71,6 +72,7 @@ pub fn gpus() -> (Vec<Gpu>, Vec<String>) {
             }
             // The backend itself, where it has no device: the reason says what is missing.
             Err(problem) if name == "cuda" => notes.push(problem),
+            Err(_) if !name.contains(':') => {}
             Err(problem) => notes.push(format!("{name} cannot be opened: {problem}")),
         }
     }

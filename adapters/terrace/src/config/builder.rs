@@ -229,8 +229,9 @@ impl Builder {
             return Ok(self);
         }
         let Some(spec) = covered().find(|spec| spec.name == key) else {
-            if let Some(Spec { variable, .. }) = TABLE.iter().find(|spec| spec.name == key) {
-                let problem = ConfigProblem::Elsewhere { variable: *variable };
+            let elsewhere = TABLE.iter().find(|spec| spec.name == key).and_then(|spec| spec.variable);
+            if let Some(variable) = elsewhere {
+                let problem = ConfigProblem::Elsewhere { variable };
                 return Err(ConfigError { name: key.into(), origin, problem });
             }
             let known = covered().map(|spec| spec.name).chain(["preset", "directory"]);

@@ -79,7 +79,7 @@ pub enum ConfigProblem {
     /// The setting is none of a configuration's: its variable sets it when a program starts, or code does.
     Elsewhere {
         /// The variable.
-        variable: Option<&'static str>,
+        variable: &'static str,
     },
     /// The file cannot be read, or is no TOML.
     Unreadable(String),
@@ -124,10 +124,9 @@ impl fmt::Display for ConfigError {
             ConfigProblem::Unknown { meant: None } => {
                 write!(f, "`{name}` is no setting; `terrace config` shows all")
             }
-            ConfigProblem::Elsewhere { variable: Some(variable) } => {
+            ConfigProblem::Elsewhere { variable } => {
                 write!(f, "`{name}` is set when a program starts, by the variable {variable}")
             }
-            ConfigProblem::Elsewhere { variable: None } => write!(f, "`{name}` can be set in code only"),
             ConfigProblem::Unreadable(reason) => f.write_str(reason),
         }
     }
