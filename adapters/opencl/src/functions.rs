@@ -32,6 +32,7 @@ macro_rules! group {
     ($(#[$doc:meta])* $group:ident; $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)*) => {
         $(#[$doc])*
         #[allow(non_snake_case, reason = "each is found by this name")]
+        #[derive(Clone, Copy)]
         pub struct $group {
             $(pub $name: unsafe extern "system" fn($($argument),*) -> $result,)*
         }
@@ -165,6 +166,14 @@ pub fn driver_names() -> Vec<String> {
     let files = std::fs::read_dir(vendors).into_iter().flatten().flatten().map(|entry| entry.path());
     let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "icd"));
     files.filter_map(|path| Some(std::fs::read_to_string(path).ok()?.trim().to_string())).collect()
+}
+
+/// The library's functions, of which a test replaces some; kept for ever.
+#[cfg(test)]
+pub fn altered(change: impl FnOnce(&mut Functions)) -> Result<&'static Functions, OpenClError> {
+    let mut functions = load()?;
+    change(&mut functions);
+    Ok(Box::leak(Box::new(functions)))
 }
 
 fn load() -> Result<Functions, OpenClError> {

@@ -24,6 +24,8 @@
 //! refuses a release. So functions are looked up here, in a table as `terrace-cuda` has one. Handles are plain: a program's
 //! `opencl3`, or any other library, shares contexts, queues and kernels with this crate.
 
+#[cfg(test)]
+mod altered;
 mod backend;
 mod connection;
 mod copies;

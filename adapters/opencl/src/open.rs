@@ -8,7 +8,7 @@ use crate::connection::{Connection, as_number, devices, handle, number, property
 use crate::copies::{fill, prefetch};
 use crate::describe::{OpenClDevice, describe};
 use crate::error::OpenClError;
-use crate::functions::loaded;
+use crate::functions::{Functions, loaded};
 use crate::layouts::{CL_CONTEXT_DEVICES, ClHandle};
 use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClBackend, OpenClState};
@@ -47,7 +47,15 @@ impl OpenClBackend {
     /// # Errors
     /// As [`Self::open`]; [`OpenClError::NoMemory`] if the device lacks this kind of memory.
     pub fn open_with(ordinal: u32, memory: OpenClMemory) -> Result<Self, OpenClError> {
-        let functions = loaded()?;
+        Self::open_by(loaded()?, ordinal, memory)
+    }
+
+    /// As [`Self::open_with`], by these functions.
+    pub(crate) fn open_by(
+        functions: &'static Functions,
+        ordinal: u32,
+        memory: OpenClMemory,
+    ) -> Result<Self, OpenClError> {
         let devices = devices(functions)?;
         let found = devices.len() as u32;
         let device = *devices.get(ordinal as usize).ok_or(OpenClError::NoDevice { ordinal, found })?;
