@@ -12,7 +12,7 @@ use crate::functions::{Functions, loaded};
 use crate::layouts::{CL_CONTEXT_DEVICES, ClHandle};
 use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClBackend, OpenClState};
-use crate::queues::{Queues, finish};
+use crate::queues::Queues;
 use crate::regions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -255,7 +255,7 @@ fn try_prefetch(inner: &OpenClState) -> Result<(), Fault> {
         unsafe { prefetch(inner, address, BYTES, to, inner.queue) }
     });
     // SAFETY: the device's own queue.
-    let done = insist(|| unsafe { finish(&inner.connection, inner.queue) });
+    let done = unsafe { inner.queues.finish(&inner.connection, inner.queue) };
     if done.is_ok() {
         // SAFETY: allocated above; the queue that used it is done.
         insist(|| unsafe { regions::free(inner, MemoryKind::Managed, address, BYTES) })?;
@@ -270,7 +270,7 @@ fn try_memory(inner: &OpenClState, kind: MemoryKind) -> Result<(), Fault> {
     // SAFETY: a fresh region, freed below after its work is done; the device's own queue.
     let filled = unsafe { fill(inner, address, 0x5a, BYTES, inner.queue) };
     // SAFETY: the device's own queue.
-    let done = insist(|| unsafe { finish(&inner.connection, inner.queue) });
+    let done = unsafe { inner.queues.finish(&inner.connection, inner.queue) };
     let seen = kind == MemoryKind::Device || {
         let last: *mut u8 = handle(address + BYTES - 1);
         // SAFETY: the last byte of a live region that the host reaches.
