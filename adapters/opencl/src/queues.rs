@@ -4,21 +4,20 @@
 //! also for that of destroyed queues; a copy or fill that failed is told once, by the next wait for its queue or for all; a queue's
 //! id is never reused; a queue that does not keep the order of its commands is
 //! refused. Work that is in flight when a queue is destroyed still completes.
-//! Asks from below: queues, markers, and the loader's count of references.
+//! Asks from below: queues and markers.
 //!
-//! `clFinish` waits and does not say that a command failed: its event does. OpenCL has no wait for a device. A queue that the program made is retained from its adoption on, and let go at a later
-//! call once no other reference to it is left.
+//! `clFinish` waits and does not say that a command failed: its event does. OpenCL has no wait for a device. A queue that the program made is retained while a
+//! [`SharedQueue`](crate::SharedQueue) over it lives; one that is only named, by `Device::adopt_stream`, until the backend's end.
 
 use crate::connection::{Connection, as_number, handle, number, property};
 use crate::events;
 use crate::layouts::{
     CL_COMPLETE, CL_QUEUE_CONTEXT, CL_QUEUE_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROPERTIES,
-    CL_QUEUE_REFERENCE_COUNT,
 };
 use crate::result_codes::{WAITED_FAILED, fault};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use terrace_device::{Fault, FaultReason};
+use terrace_device::{Fault, FaultReason, insist};
 
 /// All queues of a backend.
 #[derive(Default)]
@@ -40,8 +39,12 @@ struct QueueTable {
 
 struct KnownQueue {
     id: u64,
-    /// Whether the program made the queue.
-    adopted: bool,
+    /// Whether the queue stays without holds: this crate made it, or a call named it that no hold foretold.
+    kept: bool,
+    /// Holds of [`Queues::hold`].
+    holds: u64,
+    /// Calls of [`Queues::id`] that holds foretell.
+    foretold: u64,
     /// Copies and fills that may be in flight, the oldest first.
     commands: VecDeque<QueuedCommand>,
     /// The first that failed, until it is told.
@@ -68,7 +71,7 @@ impl Queues {
             // 2.0's, which drivers of 1.2 lack, and every driver has it.
             unsafe { (core.clCreateCommandQueue)(connection.context(), connection.device(), 0, code) }
         })?;
-        self.table().insert(number(queue), false);
+        self.table().insert(number(queue), true);
         Ok(number(queue))
     }
 
@@ -83,7 +86,9 @@ impl Queues {
         unsafe { table.let_go(connection, queue) }
     }
 
-    /// The id of a queue. One that the program made is retained at its first call.
+    /// The id of a queue.
+    ///
+    /// One that the program made is retained until the end, unless a hold foretold the call.
     ///
     /// # Errors
     /// [`FaultReason::BadHandle`] for a queue of another context or device; [`FaultReason::Unsupported`] for one that does not
@@ -92,24 +97,46 @@ impl Queues {
     /// # Safety
     /// The queue must be live.
     pub unsafe fn id(&self, connection: &Connection, queue: u64) -> Result<u64, Fault> {
-        const CALL: &str = "clGetCommandQueueInfo";
         let mut table = self.table();
-        if let Some(known) = table.live.get(&queue) {
-            return Ok(known.id);
-        }
         // SAFETY: the caller's promise.
-        let ask = |which| unsafe { queue_property(connection, queue, which) };
-        let own = (number(connection.context()), number(connection.device()));
-        if (ask(CL_QUEUE_CONTEXT)?, ask(CL_QUEUE_DEVICE)?) != own {
-            return Err(Fault::of(CALL, FaultReason::BadHandle));
+        let known = unsafe { table.known(connection, queue) }?;
+        match known.foretold.checked_sub(1) {
+            Some(left) => known.foretold = left,
+            None => known.kept = true,
         }
-        if ask(CL_QUEUE_PROPERTIES)? & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0 {
-            return Err(Fault::of(CALL, FaultReason::Unsupported));
+        Ok(known.id)
+    }
+
+    /// Retains a queue that the program made until [`Self::let_go`]; foretells one call of [`Self::id`].
+    ///
+    /// # Errors
+    /// As for [`Self::id`].
+    ///
+    /// # Safety
+    /// The queue must be live.
+    pub unsafe fn hold(&self, connection: &Connection, queue: u64) -> Result<(), Fault> {
+        connection.check_process("clRetainCommandQueue")?;
+        let mut table = self.table();
+        // SAFETY: the caller's promise.
+        let known = unsafe { table.known(connection, queue) }?;
+        known.holds += 1;
+        known.foretold += 1;
+        Ok(())
+    }
+
+    /// Ends a hold.
+    pub fn let_go(&self, connection: &Connection, queue: u64) {
+        if connection.check_process("clReleaseCommandQueue").is_err() {
+            return;
         }
+        let mut table = self.table();
         table.sweep(connection);
-        // SAFETY: the caller's promise.
-        unsafe { retain(connection, queue) }?;
-        Ok(table.insert(queue, true))
+        let Some(known) = table.live.get_mut(&queue) else { return };
+        known.holds = known.holds.saturating_sub(1);
+        if known.holds == 0 && !known.kept {
+            // SAFETY: live, as the table has a reference; the last hold is gone. What is refused twice stays until the end.
+            _ = insist(|| unsafe { table.let_go(connection, queue) });
+        }
     }
 
     /// Keeps the event of a copy or fill until the command is known to be over.
@@ -198,10 +225,33 @@ impl Queues {
 }
 
 impl QueueTable {
-    fn insert(&mut self, queue: u64, adopted: bool) -> u64 {
+    fn insert(&mut self, queue: u64, kept: bool) {
         self.ids += 1;
-        self.live.insert(queue, KnownQueue { id: self.ids, adopted, commands: VecDeque::new(), failed: None });
-        self.ids
+        let (id, commands) = (self.ids, VecDeque::new());
+        self.live.insert(queue, KnownQueue { id, kept, holds: 0, foretold: 0, commands, failed: None });
+    }
+
+    /// A queue of the table; one that is new is checked, and retained.
+    ///
+    /// # Safety
+    /// The queue must be live.
+    unsafe fn known(&mut self, connection: &Connection, queue: u64) -> Result<&mut KnownQueue, Fault> {
+        const CALL: &str = "clGetCommandQueueInfo";
+        if !self.live.contains_key(&queue) {
+            // SAFETY: the caller's promise.
+            let ask = |which| unsafe { queue_property(connection, queue, which) };
+            let own = (number(connection.context()), number(connection.device()));
+            if (ask(CL_QUEUE_CONTEXT)?, ask(CL_QUEUE_DEVICE)?) != own {
+                return Err(Fault::of(CALL, FaultReason::BadHandle));
+            }
+            if ask(CL_QUEUE_PROPERTIES)? & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0 {
+                return Err(Fault::of(CALL, FaultReason::Unsupported));
+            }
+            // SAFETY: the caller's promise.
+            unsafe { retain(connection, queue) }?;
+            self.insert(queue, false);
+        }
+        self.live.get_mut(&queue).ok_or(Fault::of(CALL, FaultReason::BadHandle))
     }
 
     /// Releases the table's reference to a queue, and remembers its work.
@@ -225,16 +275,8 @@ impl QueueTable {
         Ok(())
     }
 
-    /// Lets go of adopted queues that nothing else refers to, and of events that have completed.
+    /// Lets go of work of destroyed queues that is over.
     fn sweep(&mut self, connection: &Connection) {
-        let adopted = self.live.iter().filter(|(_, known)| known.adopted).map(|(&queue, _)| queue);
-        // SAFETY: what the table has is live.
-        let count = |queue| unsafe { queue_property(connection, queue, CL_QUEUE_REFERENCE_COUNT) };
-        let alone: Vec<u64> = adopted.filter(|&queue| count(queue) == Ok(1)).collect();
-        for queue in alone {
-            // SAFETY: nothing but the table refers to it, so no later call can name it.
-            _ = unsafe { self.let_go(connection, queue) };
-        }
         let failed = &mut self.failed;
         self.unfinished.retain(|command| !command.end(connection, failed));
     }

@@ -58,14 +58,16 @@ impl SharedQueue {
         Ok(Self { stream: device.stream()?, backend: backend.clone() })
     }
 
-    /// Adopts a queue (`cl_command_queue`) that the program made, and retains it.
+    /// Adopts a queue (`cl_command_queue`) that the program made.
+    ///
+    /// It is retained as long as a `SharedQueue` over it, a stream, or a block of the device that uses it lives; `keeper` is dropped then.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`] if the device is not of this backend; [`DeviceError::Driver`] if the queue is of another
     /// context or device, or does not keep the order of its commands.
     ///
     /// # Safety
-    /// The queue must be live until `keeper` is dropped.
+    /// The queue must be live during the call.
     pub unsafe fn adopt(
         device: &Device,
         backend: &OpenClBackend,
@@ -73,8 +75,16 @@ impl SharedQueue {
         keeper: impl Send + Sync + 'static,
     ) -> Result<Self, DeviceError> {
         same(device, backend)?;
-        // SAFETY: the caller's promise; the backend refuses a queue of another context.
-        let stream = unsafe { device.adopt_kept_stream(RawStream(number(queue)), keeper) }?;
+        let hold = QueueHold { backend: backend.clone(), queue: number(queue) };
+        let inner = &backend.inner;
+        // SAFETY: the caller's promise; a queue of another context is refused.
+        if let Err(fault) = unsafe { inner.queues.hold(&inner.connection, hold.queue) } {
+            // There is no hold to end.
+            std::mem::forget(hold);
+            return Err(DeviceError::Driver { device: device.name().into(), fault });
+        }
+        // SAFETY: the hold keeps the queue alive.
+        let stream = unsafe { device.adopt_kept_stream(RawStream(hold.queue), (hold, keeper)) }?;
         Ok(Self { stream, backend: backend.clone() })
     }
 
@@ -125,6 +135,19 @@ impl SharedQueue {
     /// A refusal of the driver's, as the device's error.
     fn refused(&self, fault: Fault) -> DeviceError {
         DeviceError::Driver { device: self.backend.inner.description.name.clone(), fault }
+    }
+}
+
+/// A queue that [`Queues::hold`](crate::queues::Queues::hold) retains.
+struct QueueHold {
+    backend: OpenClBackend,
+    queue: u64,
+}
+
+impl Drop for QueueHold {
+    fn drop(&mut self) {
+        let inner = &self.backend.inner;
+        inner.queues.let_go(&inner.connection, self.queue);
     }
 }
 
