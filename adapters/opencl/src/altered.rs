@@ -5,12 +5,12 @@
 
 use crate::error::OpenClError;
 use crate::functions::{CoreFunctions, Functions, altered, loaded};
-use crate::layouts::{CL_EVENT_COMMAND_EXECUTION_STATUS, ClCode, ClHandle};
+use crate::layouts::{CL_DEVICE_VERSION, CL_EVENT_COMMAND_EXECUTION_STATUS, ClCode, ClHandle};
 use crate::memory::OpenClMemory;
 use crate::opencl::OpenClBackend;
 use std::cell::Cell;
 use std::ffi::c_void;
-use terrace_device::{Backend, FaultReason, MemoryKind};
+use terrace_device::{Backend, Capabilities, FaultReason, MemoryKind};
 
 const BYTES: u64 = 4096;
 
@@ -130,6 +130,104 @@ fn a_command_that_failed_is_told_once() {
         }
         // SAFETY: taken above; what used it is over.
         unsafe { backend.give_back(MemoryKind::Device, region, BYTES) }.expect("goes back");
+    }
+}
+
+thread_local! {
+    /// What the device says of its version; as it is, where it is empty.
+    static VERSION: Cell<&'static str> = const { Cell::new("") };
+    /// Flags of the last allocation of shared virtual memory.
+    static FLAGS: Cell<u64> = const { Cell::new(0) };
+}
+
+unsafe extern "system" fn older(
+    device: ClHandle,
+    which: u32,
+    room: usize,
+    into: *mut c_void,
+    size: *mut usize,
+) -> ClCode {
+    let says = VERSION.get();
+    if which != CL_DEVICE_VERSION || says.is_empty() {
+        // SAFETY: the caller's promise.
+        return unsafe { (real().clGetDeviceInfo)(device, which, room, into, size) };
+    }
+    if !size.is_null() {
+        // SAFETY: the caller lends an out parameter.
+        unsafe { size.write(says.len()) };
+    }
+    if !into.is_null() {
+        // SAFETY: the caller lends `room` bytes.
+        unsafe { into.cast::<u8>().copy_from_nonoverlapping(says.as_ptr(), says.len().min(room)) };
+    }
+    0
+}
+
+unsafe extern "system" fn noted_alloc(context: ClHandle, flags: u64, bytes: usize, align: u32) -> *mut c_void {
+    CALLS.set(CALLS.get() + 1);
+    FLAGS.set(flags);
+    let svm = loaded().ok().and_then(|functions| functions.svm.as_ref().ok()).expect("the functions are there");
+    // SAFETY: the caller's promise.
+    unsafe { (svm.clSVMAlloc)(context, flags, bytes, align) }
+}
+
+unsafe extern "system" fn counted_migrate(
+    _: ClHandle,
+    _: u32,
+    _: *const *const c_void,
+    _: *const usize,
+    _: u64,
+    _: u32,
+    _: *const ClHandle,
+    _: *mut ClHandle,
+) -> ClCode {
+    CALLS.set(CALLS.get() + 1);
+    -59
+}
+
+fn watched(functions: &mut Functions) {
+    functions.core.clGetDeviceInfo = older;
+    if let Ok(svm) = &mut functions.svm {
+        svm.clSVMAlloc = noted_alloc;
+    }
+}
+
+/// A driver's table of functions ends with those of its version, whatever the loader exports.
+#[test]
+fn functions_newer_than_the_device_are_not_called() {
+    let test = "functions_newer_than_the_device_are_not_called";
+    VERSION.set("OpenCL 1.2 of old");
+    let Some(backend) = opened(test, OpenClMemory::Buffers, watched) else { return };
+    let capabilities = backend.expect("it opens").inner.description.capabilities;
+    assert!(!capabilities.contains(Capabilities::MANAGED) && CALLS.get() == 0, "{capabilities:?}");
+    let fine = opened(test, OpenClMemory::FineSvm, watched).expect("there is a device");
+    assert!(matches!(fine, Err(OpenClError::NoMemory { .. })), "{fine:?}");
+    VERSION.set("OpenCL 2.0");
+    let change = |functions: &mut Functions| {
+        functions.core.clGetDeviceInfo = older;
+        if let Ok(migrate) = &mut functions.migrate {
+            migrate.clEnqueueSVMMigrateMem = counted_migrate;
+        }
+    };
+    let backend = opened(test, OpenClMemory::FineSvm, change).expect("there is a device").expect("it opens");
+    assert!(!backend.inner.description.capabilities.contains(Capabilities::CONCURRENT_MANAGED));
+    assert_eq!(CALLS.get(), 0, "the function of 2.1");
+    VERSION.set("");
+}
+
+/// Atomics of host and device work on memory that was allocated for them alone.
+#[test]
+fn fine_grained_memory_has_the_atomics_that_are_claimed() {
+    let test = "fine_grained_memory_has_the_atomics_that_are_claimed";
+    let Some(backend) = opened(test, OpenClMemory::FineSvm, watched) else { return };
+    let backend = backend.expect("it opens");
+    assert!(backend.inner.description.capabilities.contains(Capabilities::HOST_ATOMICS), "PoCL has them");
+    for kind in [MemoryKind::Device, MemoryKind::Pinned, MemoryKind::Managed] {
+        FLAGS.set(0);
+        let region = backend.take(kind, BYTES).expect("room");
+        assert_eq!(FLAGS.get() >> 10, 3, "CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MEM_SVM_ATOMICS: {kind:?}");
+        // SAFETY: taken above, and unused.
+        unsafe { backend.give_back(kind, region, BYTES) }.expect("goes back");
     }
 }
 

@@ -65,6 +65,15 @@ pub unsafe fn copy(inner: &OpenClState, to: u64, from: u64, bytes: u64, queue: u
     let part = |buffer, offset| unsafe { SubBuffer::new(inner, buffer, offset, bytes) };
     match (locate(inner, to), locate(inner, from)) {
         (LocatedMemory::Buffer { buffer: to, offset: at }, LocatedMemory::Buffer { buffer: from, offset }) => {
+            // SAFETY: the caller promises both ranges, in buffers that the table has.
+            let together = unsafe { SubBuffer::of_both(inner, (to, at), (from, offset), bytes) }?;
+            if let Some((both, at, offset)) = together {
+                return enqueue(inner, queue, "clEnqueueCopyBuffer", |core, event| {
+                    let part = both.handle();
+                    // SAFETY: the caller promises both ranges and the queue.
+                    unsafe { (core.clEnqueueCopyBuffer)(on, part, part, offset, at, bytes, 0, null(), event) }
+                });
+            }
             let (to, from) = (part(to, at)?, part(from, offset)?);
             enqueue(inner, queue, "clEnqueueCopyBuffer", |core, event| {
                 let (source, target) = (from.handle(), to.handle());
@@ -160,6 +169,10 @@ pub unsafe fn prefetch(
     let LocatedMemory::Svm(from) = locate(inner, address) else {
         return Err(Fault::of(CALL, FaultReason::Unsupported));
     };
+    // The loader has the function whatever the device's driver has.
+    if inner.version < (2, 1) {
+        return Err(Fault::of(CALL, FaultReason::Unsupported));
+    }
     let migrate = inner.connection.functions.migrate.as_ref().map_err(missing)?;
     let (from, bytes) = (from.cast_const(), size(CALL, bytes)?);
     let how = if to == PrefetchTarget::Host { CL_MIGRATE_MEM_OBJECT_HOST } else { 0 };

@@ -9,7 +9,7 @@ use crate::copies::{fill, prefetch};
 use crate::describe::{OpenClDevice, describe};
 use crate::error::OpenClError;
 use crate::functions::{Functions, loaded};
-use crate::layouts::{CL_CONTEXT_DEVICES, ClHandle};
+use crate::layouts::{CL_CONTEXT_DEVICES, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, ClHandle};
 use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClBackend, OpenClState};
 use crate::queues::Queues;
@@ -113,7 +113,7 @@ impl OpenClBackend {
 
 /// Whether a device has what is asked for, by its own words.
 fn check(about: &OpenClDevice, memory: OpenClMemory) -> Result<(), OpenClError> {
-    if !about.is_new_enough() {
+    if about.numbers() < (1, 2) {
         return Err(OpenClError::TooOld { version: about.version.clone() });
     }
     if !about.memory.contains(&memory) {
@@ -129,6 +129,8 @@ fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> R
     let mut inner = OpenClState {
         connection,
         memory,
+        version: about.numbers(),
+        fine: CL_MEM_SVM_FINE_GRAIN_BUFFER | if about.atomics { CL_MEM_SVM_ATOMICS } else { 0 },
         largest: about.largest,
         align: about.align,
         queue,

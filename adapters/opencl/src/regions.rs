@@ -9,7 +9,7 @@ use crate::events;
 use crate::functions::{SvmFunctions, missing};
 use crate::layouts::{
     BufferRegion, CL_BUFFER_CREATE_TYPE_REGION, CL_COMPLETE, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR,
-    CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_TRUE, ClHandle,
+    CL_MEM_READ_WRITE, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_TRUE, ClHandle,
 };
 use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClState, RegionMemory};
@@ -38,7 +38,7 @@ pub fn allocate(inner: &OpenClState, kind: MemoryKind, bytes: u64) -> Result<u64
         (MemoryKind::Device, OpenClMemory::CoarseSvm) => allocate_svm(inner, 0, bytes),
         (MemoryKind::Pinned, OpenClMemory::Buffers | OpenClMemory::CoarseSvm) => allocate_mapped(inner, bytes),
         (MemoryKind::Device | MemoryKind::Pinned, OpenClMemory::FineSvm) | (MemoryKind::Managed, _) => {
-            allocate_svm(inner, CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes)
+            allocate_svm(inner, inner.fine, bytes)
         }
         (MemoryKind::Pool, _) => Err(Fault::of("take", FaultReason::Unsupported)),
     };
@@ -237,8 +237,11 @@ unsafe fn free_svm(inner: &OpenClState, start: u64) -> Result<(), Fault> {
     })
 }
 
-/// The functions of shared virtual memory.
+/// The functions of shared virtual memory, which a device older than OpenCL 2.0 need not have.
 pub fn svm(inner: &OpenClState) -> Result<&'static SvmFunctions, Fault> {
+    if inner.version < (2, 0) {
+        return Err(Fault::of("clSVMAlloc", FaultReason::Unsupported));
+    }
     inner.connection.functions.svm.as_ref().map_err(missing)
 }
 
@@ -268,6 +271,29 @@ impl<'a> SubBuffer<'a> {
             unsafe { (core.clCreateSubBuffer)(handle(buffer), CL_MEM_READ_WRITE, how, region, code) }
         })?;
         Ok(Self { inner, buffer: number(made), offset: before })
+    }
+
+    /// Makes one sub-buffer around two ranges of as many bytes, if those around each would meet.
+    ///
+    /// Returns the offsets of both in it too. OpenCL refuses a copy between two that overlap, also where the ranges do not.
+    ///
+    /// # Safety
+    /// The buffers must be live, and the ranges inside them.
+    pub unsafe fn of_both(
+        inner: &'a OpenClState,
+        (to, at): (u64, u64),
+        (from, offset): (u64, u64),
+        bytes: usize,
+    ) -> Result<Option<(Self, usize, usize)>, Fault> {
+        let (low, high) = (at.min(offset), at.max(offset));
+        let apart = (high - low) as usize;
+        if to != from || high - high % inner.align.max(1) >= low + bytes as u64 {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise: it ends where the later range does.
+        let both = unsafe { Self::new(inner, to, low, apart + bytes) }?;
+        let (first, second) = (both.offset, both.offset + apart);
+        Ok(Some(if at == low { (both, first, second) } else { (both, second, first) }))
     }
 
     pub fn handle(&self) -> ClHandle {
