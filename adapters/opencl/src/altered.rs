@@ -231,6 +231,50 @@ fn fine_grained_memory_has_the_atomics_that_are_claimed() {
     }
 }
 
+thread_local! {
+    /// Source, target and their offsets of the last copy between buffers.
+    static COPIED: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
+}
+
+unsafe extern "system" fn noted_copy(
+    queue: ClHandle,
+    source: ClHandle,
+    target: ClHandle,
+    from: usize,
+    to: usize,
+    bytes: usize,
+    count: u32,
+    events: *const ClHandle,
+    event: *mut ClHandle,
+) -> ClCode {
+    COPIED.set([source.addr(), target.addr(), from, to]);
+    // SAFETY: the caller's promise.
+    unsafe { (real().clEnqueueCopyBuffer)(queue, source, target, from, to, bytes, count, events, event) }
+}
+
+/// Drivers may refuse a copy between sub-buffers that overlap, which those of close ranges do. PoCL 3.1 does not.
+#[test]
+fn a_copy_between_neighbours_names_one_sub_buffer() {
+    let change = |functions: &mut Functions| functions.core.clEnqueueCopyBuffer = noted_copy;
+    let test = "a_copy_between_neighbours_names_one_sub_buffer";
+    let Some(backend) = opened(test, OpenClMemory::Buffers, change) else { return };
+    let backend = backend.expect("it opens");
+    let (region, stream) = (backend.take(MemoryKind::Device, BYTES).expect("room"), backend.create_stream());
+    let (stream, align) = (stream.expect("a stream"), backend.align());
+    for (to, from, together) in [(1, 0, true), (0, 1, true), (align, 0, false), (align + 1, align, true)] {
+        // SAFETY: a live region and stream.
+        unsafe { backend.copy(region + to, region + from, 1, stream) }.expect("copied");
+        let [source, target, start, end] = COPIED.get();
+        assert_eq!(source == target, together, "{to} {from}");
+        assert!(!together || end.wrapping_sub(start) as u64 == to.wrapping_sub(from), "{to} {from}: {start} {end}");
+    }
+    // SAFETY: a live stream, not named again.
+    unsafe { backend.destroy_stream(stream) }.expect("destroyed");
+    backend.synchronize().expect("all is done");
+    // SAFETY: taken above; the stream is done.
+    unsafe { backend.give_back(MemoryKind::Device, region, BYTES) }.expect("goes back");
+}
+
 /// An event that a query says is done orders its work before that of other queues, and before the host: OpenCL gives that to a wait,
 /// and to no query.
 #[test]

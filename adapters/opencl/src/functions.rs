@@ -15,6 +15,7 @@ use std::error::Error;
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 use terrace_device::{Fault, FaultReason};
+use terrace_guard::Process;
 
 /// What `opencl3` reads too: paths of libraries to try first, with `;` between them.
 pub const PATHS: &str = "OPENCL_DYLIB_PATH";
@@ -146,9 +147,15 @@ pub fn missing(function: &&'static str) -> Fault {
 /// The functions of the loaded library. The answer of the first call holds.
 ///
 /// # Errors
-/// [`OpenClError::NoLibrary`], [`OpenClError::MissingSymbol`].
+/// [`OpenClError::NoLibrary`], [`OpenClError::MissingSymbol`]; [`OpenClError::Driver`] in a forked child of a process that called this:
+/// what its other threads held at the fork is never let go of.
 pub fn loaded() -> Result<&'static Functions, OpenClError> {
+    /// The process that used the library first. It is stored at once, whereas a library is loaded for long.
+    static FIRST: OnceLock<Process> = OnceLock::new();
     static LOADED: OnceLock<Result<Functions, OpenClError>> = OnceLock::new();
+    if !FIRST.get_or_init(Process::current).is_current() {
+        return Err(Fault::of("dlopen", FaultReason::Forked).into());
+    }
     LOADED.get_or_init(load).as_ref().map_err(OpenClError::clone)
 }
 
