@@ -45,7 +45,7 @@ mod result_codes;
 pub use describe::OpenClDevice;
 pub use error::OpenClError;
 pub use functions::{OpenClFunction, driver_names, functions, library_names};
-pub use interop::{KernelArgument, KernelSlice, KernelSliceMut, MappedSlice, SharedQueue};
+pub use interop::{KernelArgument, KernelSlice, KernelSliceMut, SharedQueue};
 pub use layouts::ClHandle;
 pub use memory::OpenClMemory;
 pub use opencl::OpenClBackend;

@@ -5,7 +5,7 @@
 //!        │ view, view_mut, map             │
 //!   ┌────v───────────── SharedQueue ───────v─────────────┐   one queue, known to both
 //!   │ KernelSlice(Mut)   an argument: sub-buffer, address  │
-//!   │ MappedSlice        a slice of the host's             │
+//!   │ map: MappedSlice   a slice of the host's             │
 //!   └────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -17,7 +17,7 @@
 mod mapped;
 mod slices;
 
-pub use mapped::MappedSlice;
+use mapped::MappedSlice;
 pub use slices::{KernelArgument, KernelSlice, KernelSliceMut};
 
 use crate::layouts::ClHandle;
@@ -38,7 +38,7 @@ use crate::connection::{handle, number};
 /// let device = backend.open_device(DeviceOptions::default())?;
 /// let shared = SharedQueue::create(&device, &backend)?;
 /// let mut numbers = DeviceBuffer::<f32>::zeroed(&device, shared.stream(), 1000)?;
-/// shared.map(&mut numbers)?[5] = 1.0;
+/// shared.map(&mut numbers, |numbers| numbers[5] = 1.0)?;
 /// assert_eq!(numbers.to_vec()?[4..6], [0.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -120,16 +120,21 @@ impl SharedQueue {
         KernelSliceMut::new(self, of.into())
     }
 
-    /// Maps a buffer or slice for the host, which waits for the queue.
+    /// Maps a buffer or slice for the host, which waits for the queue, and calls `with` with the elements.
     ///
-    /// The device has it again once the result is dropped.
+    /// The device has them again once `with` returns or panics: no map is left behind in memory that is reused. `with` must not wait for
+    /// work on this buffer.
     ///
     /// Where device and host share memory no byte is copied.
     ///
     /// # Errors
     /// As for [`Self::view`].
-    pub fn map<'a, T: Pod>(&'a self, of: impl Into<DeviceSliceMut<'a, T>>) -> Result<MappedSlice<'a, T>, DeviceError> {
-        MappedSlice::new(self, of.into())
+    pub fn map<'a, T: Pod, R>(
+        &'a self,
+        of: impl Into<DeviceSliceMut<'a, T>>,
+        with: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, DeviceError> {
+        Ok(with(&mut MappedSlice::new(self, of.into())?))
     }
 
     /// A refusal of the driver's, as the device's error.

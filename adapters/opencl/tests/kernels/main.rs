@@ -11,6 +11,7 @@ use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::memory::{CL_MEM_MAP_COUNT, get_mem_object_info};
 use setup::{Gate, program};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_device::{
@@ -167,17 +168,21 @@ fn the_host_maps_what_the_device_has() {
             OpenClMemory::Buffers => Some(u32::from(get_mem_object_info(object, CL_MEM_MAP_COUNT).expect("it counts"))),
             _ => None,
         };
-        let mut mapped = shared.map(&mut buffer).expect("mapped");
-        assert_ne!(maps(), Some(0));
-        assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
+        let change = |mapped: &mut [u32]| {
+            assert_ne!(maps(), Some(0));
+            assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
+            mapped[1] = 3;
+            mapped.len()
+        };
+        assert_eq!(shared.map(&mut buffer, change).expect("mapped"), 5000);
         opener.join().expect("it was opened");
-        mapped[1] = 3;
-        drop(mapped);
+        let panics = || shared.map(buffer.slice_mut(..).expect("inside"), |_| panic!("in a map"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         shared.stream().synchronize().expect("done");
         assert!(maps().is_none_or(|maps| maps == 0), "the device has it again");
         program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), (2, 0), &[]);
         assert_eq!(buffer.to_vec().expect("read")[..3], [40, 6, 40], "{memory}: the kernel sees what the host wrote");
-        assert!(shared.map(buffer.slice_mut(9..9).expect("inside")).expect("no elements").is_empty());
+        assert!(shared.map(buffer.slice_mut(9..9).expect("inside"), |none| none.is_empty()).expect("no elements"));
     }
 }
 
@@ -217,7 +222,7 @@ fn what_cannot_be_shared_is_refused() {
     assert!(matches!(SharedQueue::create(&program.device, &other), Err(DeviceError::OtherDevice { .. })));
     let adopt = |context: &Context, how| {
         // SAFETY: the device is one of the context's.
-        let queue = unsafe { CommandQueue::create_with_properties(context, other.device_id(), how, 0) };
+        let queue = unsafe { CommandQueue::create(context, other.device_id(), how) };
         let queue = Arc::new(queue.expect("a queue"));
         // SAFETY: the queue lives as long as the `Arc` that is passed along.
         match unsafe { SharedQueue::adopt(&program.device, &program.backend, queue.get(), Arc::clone(&queue)) } {
@@ -295,8 +300,7 @@ fn adopted_queues_live_as_long_as_what_shares_them() {
     let Some(setup) = program("adopted_queues_live_as_long_as_what_shares_them", OpenClMemory::Buffers) else { return };
     let make = || {
         // SAFETY: the device is one of the context's.
-        unsafe { CommandQueue::create_with_properties(&setup.context, setup.backend.device_id(), 0, 0) }
-            .expect("a queue")
+        unsafe { CommandQueue::create(&setup.context, setup.backend.device_id(), 0) }.expect("a queue")
     };
     let adopt = |queue: &CommandQueue| {
         // SAFETY: a live queue.
