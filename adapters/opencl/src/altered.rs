@@ -138,6 +138,8 @@ thread_local! {
     static VERSION: Cell<&'static str> = const { Cell::new("") };
     /// Flags of the last allocation of shared virtual memory.
     static FLAGS: Cell<u64> = const { Cell::new(0) };
+    /// Source, target and their offsets of the last copy between buffers.
+    static COPIED: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
 }
 
 unsafe extern "system" fn older(
@@ -231,11 +233,6 @@ fn fine_grained_memory_has_the_atomics_that_are_claimed() {
     }
 }
 
-thread_local! {
-    /// Source, target and their offsets of the last copy between buffers.
-    static COPIED: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
-}
-
 unsafe extern "system" fn noted_copy(
     queue: ClHandle,
     source: ClHandle,
@@ -273,6 +270,92 @@ fn a_copy_between_neighbours_names_one_sub_buffer() {
     backend.synchronize().expect("all is done");
     // SAFETY: taken above; the stream is done.
     unsafe { backend.give_back(MemoryKind::Device, region, BYTES) }.expect("goes back");
+}
+
+unsafe extern "system" fn no_fill(
+    queue: ClHandle,
+    _: ClHandle,
+    _: *const c_void,
+    _: usize,
+    _: usize,
+    _: usize,
+    count: u32,
+    events: *const ClHandle,
+    event: *mut ClHandle,
+) -> ClCode {
+    if CALLS.get() > 0 {
+        return -30;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { (real().clEnqueueMarkerWithWaitList)(queue, count, events, event) }
+}
+
+/// A kind of memory is missing where there is none; what the driver refuses otherwise is its error, and what it only says is seen.
+#[test]
+fn a_first_use_that_fails_is_no_lack_of_memory() {
+    let test = "a_first_use_that_fails_is_no_lack_of_memory";
+    let change = |functions: &mut Functions| functions.core.clEnqueueFillBuffer = no_fill;
+    CALLS.set(1);
+    let Some(refused) = opened(test, OpenClMemory::Buffers, change) else { return };
+    assert!(matches!(&refused, Err(OpenClError::Driver(fault)) if fault.code == -30), "{refused:?}");
+    CALLS.set(0);
+    let nothing = opened(test, OpenClMemory::Buffers, change).expect("there is a device");
+    assert!(matches!(&nothing, Err(OpenClError::NoMemory { reason, .. }) if reason.contains("read")), "{nothing:?}");
+}
+
+unsafe extern "system" fn twice(
+    platform: ClHandle,
+    kind: u64,
+    room: u32,
+    into: *mut ClHandle,
+    found: *mut u32,
+) -> ClCode {
+    let half = room / 2;
+    for into in [into, into.wrapping_add(half as usize)].into_iter().take(if half > 0 { 2 } else { 1 }) {
+        // SAFETY: the caller's promise, with half of the room, or none.
+        let code = unsafe { (real().clGetDeviceIDs)(platform, kind, half, into, found) };
+        if code != 0 {
+            return code;
+        }
+    }
+    if !found.is_null() {
+        // SAFETY: the caller lends an out parameter.
+        unsafe { *found *= 2 };
+    }
+    0
+}
+
+unsafe extern "system" fn silent_first(
+    device: ClHandle,
+    which: u32,
+    room: usize,
+    into: *mut c_void,
+    size: *mut usize,
+) -> ClCode {
+    if which == CL_DEVICE_VERSION && CALLS.replace(CALLS.get().saturating_sub(1)) > 0 {
+        return -5;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { (real().clGetDeviceInfo)(device, which, room, into, size) }
+}
+
+/// One device that cannot be described is not listed; the others keep their ordinals.
+#[test]
+fn a_device_that_says_nothing_hides_no_other() {
+    if opened("a_device_that_says_nothing_hides_no_other", OpenClMemory::Buffers, |_| ()).is_none() {
+        return;
+    }
+    let change = |functions: &mut Functions| {
+        functions.core.clGetDeviceIDs = twice;
+        functions.core.clGetDeviceInfo = silent_first;
+    };
+    let functions = altered(change).expect("it is loaded");
+    CALLS.set(1);
+    let devices = OpenClBackend::devices_by(functions).expect("one answers");
+    assert_eq!(devices.first().map(|device| device.ordinal), Some(1));
+    CALLS.set(u32::MAX);
+    assert!(OpenClBackend::devices_by(functions).is_err(), "none answers");
+    CALLS.set(0);
 }
 
 /// An event that a query says is done orders its work before that of other queues, and before the host: OpenCL gives that to a wait,
