@@ -203,7 +203,7 @@ fn functions_newer_than_the_device_are_not_called() {
     let capabilities = backend.expect("it opens").inner.description.capabilities;
     assert!(!capabilities.contains(Capabilities::MANAGED) && CALLS.get() == 0, "{capabilities:?}");
     let fine = opened(test, OpenClMemory::FineSvm, watched).expect("there is a device");
-    assert!(matches!(fine, Err(OpenClError::NoMemory { .. })), "{fine:?}");
+    assert!(matches!(&fine, Err(OpenClError::NoMemory { reason, .. }) if reason.contains("says so")), "{fine:?}");
     VERSION.set("OpenCL 2.0");
     let change = |functions: &mut Functions| {
         functions.core.clGetDeviceInfo = older;
