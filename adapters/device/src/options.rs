@@ -82,7 +82,7 @@ pub struct DeviceOptions {
     /// each other without saying so. Where one of the others cannot reach it, [`PoolOrigin::Auto`] then takes segments, which a
     /// driver copies to any device. Otherwise to those that [`Device::reach`](crate::Device::reach) names; the driver opens
     /// whole segments itself.
-    pub peers: bool,
+    pub peer_access: bool,
     /// The most blocks in each of the two areas, small and large.
     pub blocks: usize,
     /// What is listed of live blocks at the end, by `leaks` and `sites`, with the feature `track`; other words act on managers.
@@ -113,7 +113,7 @@ impl Default for DeviceOptions {
             pressure: usual(settings::PRESSURE).shares(),
             zero_fresh: usual(settings::ZERO_FRESH).is_on(),
             fallback: usual(settings::FALLBACK).is_on(),
-            peers: usual(settings::PEERS).is_on(),
+            peer_access: usual(settings::PEER_ACCESS).is_on(),
             blocks: usual(settings::BLOCKS).number() as usize,
             debug: usual(settings::DEBUG).switches(),
         }

@@ -58,8 +58,9 @@ unsafe impl Backend for Metal {
 
     /// Free is what Metal recommends without what this process has; other processes' share is not told.
     fn memory(&self) -> Result<Memory, Fault> {
-        let total = self.parts.description.total;
-        Ok(Memory { free: total.saturating_sub(self.parts.device.currentAllocatedSize() as u64), total })
+        let parts = self.own("currentAllocatedSize")?;
+        let total = parts.description.total;
+        Ok(Memory { free: total.saturating_sub(parts.device.currentAllocatedSize() as u64), total })
     }
 
     fn take(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
@@ -68,72 +69,76 @@ unsafe impl Backend for Metal {
             MemoryKind::Pinned | MemoryKind::Managed => false,
             MemoryKind::Pool => return Err(Fault::of("take", FaultReason::Unsupported)),
         };
-        let (region, address) = SharedRegion::new(&self.parts.device, heap, bytes)?;
-        let fits = self.parts.space.insert_at(region, address, bytes);
+        let parts = self.own("take")?;
+        let (region, address) = SharedRegion::new(&parts.device, heap, bytes)?;
+        let fits = parts.space.insert_at(region, address, bytes);
         if fits { Ok(address) } else { Err(Fault::of("contents", FaultReason::Other)) }
     }
 
     unsafe fn give_back(&self, _: MemoryKind, address: u64, _: u64) -> Result<(), Fault> {
-        self.parts.space.remove(address).map(drop).ok_or(Fault::of("release", FaultReason::BadHandle))
+        self.own("release")?.space.remove(address).map(drop).ok_or(Fault::of("release", FaultReason::BadHandle))
     }
 
     /// The object is an `id<MTLBuffer>`, not retained; [`Metal::buffer`] retains it.
     fn place(&self, address: u64) -> MemoryPlace {
-        let found = self.parts.space.find(address);
+        let found = self.own("contents").ok().and_then(|parts| parts.space.find(address));
         let place = found.map(|(region, offset)| MemoryPlace { object: region.object(), offset });
         place.unwrap_or(MemoryPlace { object: 0, offset: address })
     }
 
     fn create_stream(&self) -> Result<RawStream, Fault> {
         let none = Fault::of("newCommandQueue", FaultReason::Other);
-        self.parts.add_stream(self.parts.device.newCommandQueue().ok_or(none)?)
+        let parts = self.own("newCommandQueue")?;
+        parts.add_stream(parts.device.newCommandQueue().ok_or(none)?)
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        self.parts.remove_stream(stream)
+        self.own("destroy stream")?.remove_stream(stream)
     }
 
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
-        self.parts.stream(stream).map(|_| Some(stream.0))
+        self.own("stream name")?.stream(stream).map(|_| Some(stream.0))
     }
 
     unsafe fn is_idle(&self, stream: RawStream) -> Result<bool, Fault> {
-        self.parts.stream(stream)?.submissions().is_idle()
+        self.own("is idle")?.stream(stream)?.submissions().is_idle()
     }
 
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
-        self.parts.stream(stream)?.submissions().settle()
+        self.own("synchronize stream")?.stream(stream)?.submissions().settle()
     }
 
     fn synchronize(&self) -> Result<(), Fault> {
-        self.parts.all_streams().iter().try_for_each(|stream| stream.submissions().settle())
+        self.own("synchronize")?.all_streams().iter().try_for_each(|stream| stream.submissions().settle())
     }
 
     fn create_event(&self) -> Result<RawEvent, Fault> {
-        Ok(RawEvent(self.parts.add_event()))
+        Ok(RawEvent(self.own("create event")?.add_event()))
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) -> Result<(), Fault> {
-        self.parts.remove_event(event.0)
+        self.own("destroy event")?.remove_event(event.0)
     }
 
     unsafe fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Fault> {
-        let stream = self.parts.stream(stream)?;
+        let stream = self.own("record")?.stream(stream)?;
         let number = stream.submissions().begun();
-        self.parts.record(event.0, (stream, number))
+        self.own("record")?.record(event.0, (stream, number))
     }
 
     unsafe fn query(&self, event: RawEvent) -> Result<bool, Fault> {
-        self.parts.recorded(event.0)?.map_or(Ok(true), |(stream, number)| stream.submissions().has_reached(number))
+        self.own("query")?
+            .recorded(event.0)?
+            .map_or(Ok(true), |(stream, number)| stream.submissions().has_reached(number))
     }
 
     unsafe fn wait(&self, event: RawEvent) -> Result<(), Fault> {
-        self.parts.recorded(event.0)?.map_or(Ok(()), |(stream, number)| stream.submissions().wait(number))
+        self.own("wait")?.recorded(event.0)?.map_or(Ok(()), |(stream, number)| stream.submissions().wait(number))
     }
 
     unsafe fn order(&self, stream: RawStream, event: RawEvent) -> Result<(), Fault> {
-        let stream = self.parts.stream(stream)?;
-        match self.parts.recorded(event.0)? {
+        let stream = self.own("order")?.stream(stream)?;
+        match self.own("order")?.recorded(event.0)? {
             Some((other, number)) if !Arc::ptr_eq(&stream, &other) && !other.submissions().has_reached(number)? => {
                 stream.wait_for(&other, number)
             }
@@ -147,7 +152,7 @@ unsafe impl Backend for Metal {
     }
 
     unsafe fn copy_batch(&self, copies: &[CopyRange], stream: RawStream) -> Result<(), Fault> {
-        let stream = self.parts.stream(stream)?;
+        let stream = self.own("copy batch")?.stream(stream)?;
         let (mut blits, mut others) = (Vec::new(), Vec::new());
         for copy in copies.iter().filter(|copy| copy.bytes > 0) {
             match self.blit(copy) {
@@ -186,8 +191,8 @@ unsafe impl Backend for Metal {
     }
 
     unsafe fn fill(&self, address: u64, value: u8, bytes: u64, stream: RawStream) -> Result<(), Fault> {
-        let stream = self.parts.stream(stream)?;
-        match self.parts.space.find(address) {
+        let stream = self.own("fill")?.stream(stream)?;
+        match self.own("fill")?.space.find(address) {
             _ if bytes == 0 => Ok(()),
             Some((region, offset)) if is_blit(&[offset], bytes) => blit(&stream, |encoder| {
                 let range = NSRange::new(offset as usize, bytes as usize);

@@ -16,6 +16,8 @@ pub enum MetalError {
         /// The device's name.
         name: String,
     },
+    /// This process is a forked child of one that used Metal.
+    Forked,
 }
 
 impl fmt::Display for MetalError {
@@ -27,6 +29,10 @@ impl fmt::Display for MetalError {
             Self::NotAppleSilicon { name } => {
                 write!(f, "{name} shares no memory with the host, as Apple silicon does; use the host backend")
             }
+            Self::Forked => f.write_str(
+                "this process is a forked child of one that used Metal, which does not work in it: open devices after a fork, or start a \
+                 program",
+            ),
         }
     }
 }
@@ -42,6 +48,8 @@ mod tests {
         let absent = MetalError::NoDevice.to_string();
         assert!(absent.contains("no Metal device") && absent.contains("use the host backend"), "{absent}");
         let other = MetalError::NotAppleSilicon { name: "AMD Radeon Pro 5500M".into() }.to_string();
+        let forked = MetalError::Forked.to_string();
+        assert!(forked.contains("forked child") && forked.contains("after a fork"), "{forked}");
         for part in ["AMD Radeon Pro 5500M shares no memory", "Apple silicon", "use the host backend"] {
             assert!(other.contains(part), "{part} in {other}");
         }

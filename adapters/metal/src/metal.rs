@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_device::{Description, Device, DeviceError, Fault, FaultReason, ObjectSpace, RawStream, Stream};
+use terrace_guard::{Process, ProcessOwned};
 
 // A program without a window does not link this by itself, and the system's device is found through it.
 #[link(name = "CoreGraphics", kind = "framework")]
@@ -41,7 +42,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0x4d45_5441_4c00_0000);
 /// ```
 #[derive(Clone)]
 pub struct Metal {
-    pub(crate) parts: Arc<MetalParts>,
+    /// A forked child releases nothing: Metal does not work there.
+    pub(crate) parts: ProcessOwned<Arc<MetalParts>>,
 }
 
 /// What clones of a device share.
@@ -73,19 +75,37 @@ impl Metal {
     /// # Errors
     /// [`MetalError`], which says what is missing.
     pub fn open() -> Result<Self, MetalError> {
+        first_process()?;
         Self::with_device(MTLCreateSystemDefaultDevice().ok_or(MetalError::NoDevice)?)
     }
 
     /// Opens a device that the program has already.
     ///
     /// # Errors
-    /// [`MetalError::NotAppleSilicon`].
+    /// [`MetalError::NotAppleSilicon`]; [`MetalError::Forked`].
     pub fn with_device(device: Retained<ProtocolObject<dyn MTLDevice>>) -> Result<Self, MetalError> {
+        if let Err(error) = first_process() {
+            std::mem::forget(device);
+            return Err(error);
+        }
         let description = autoreleasepool(|_| describe(&device))?;
         let (space, streams, events) = (ObjectSpace::new(), Mutex::default(), Mutex::default());
         Ok(Self {
-            parts: Arc::new(MetalParts { device, description, space, streams, events, failure: Arc::default() }),
+            parts: ProcessOwned::new(Arc::new(MetalParts {
+                device,
+                description,
+                space,
+                streams,
+                events,
+                failure: Arc::default(),
+            })),
         })
+    }
+
+    /// What clones share, refused in a forked child before a lock is touched, which another thread of the parent may have held.
+    #[inline]
+    pub(crate) fn own(&self, call: &'static str) -> Result<&Arc<MetalParts>, Fault> {
+        if self.parts.is_own() { Ok(&self.parts) } else { Err(Fault::of(call, FaultReason::Forked)) }
     }
 
     /// The device as Metal's own type, for libraries and pipelines.
@@ -102,19 +122,23 @@ impl Metal {
     /// Work that uses the buffer must keep to bytes of blocks that the caller could pass to a kernel: live until the work is done, borrowed
     /// by no other code meanwhile, and in order on a stream ([`Metal::submit`]).
     pub unsafe fn buffer(&self, address: u64) -> Option<(Retained<MetalBuffer>, usize)> {
-        let (region, offset) = self.parts.space.find(address)?;
+        let (region, offset) = self.own("contents").ok()?.space.find(address)?;
         Some((region.buffer().clone(), usize::try_from(offset).ok()?))
     }
 
     /// Puts a command buffer of the caller's on a stream, after all work before it.
     ///
-    /// `encode` must end its encoders; it must not commit, nor wait for the stream. If it panics, what it encoded still runs. The command
-    /// buffer may wait for events of the caller's, and signal them. Blocks while the stream's queue is full (64 command buffers in flight).
+    /// `encode` must end its encoders; it must not commit, wait for the stream, nor put other work on it. If it panics, nothing of it runs
+    /// (Metal itself may end the process for an encoder that is released open).
+    /// The command buffer may wait for events of the caller's, and signal them. Blocks while another thread encodes for the stream, and while
+    /// its queue is full (64 command buffers in flight).
     ///
     /// # Errors
-    /// [`FaultReason::BadHandle`] for a stream of another device; the device's first failure, once work has failed.
+    /// [`FaultReason::BadHandle`] for a stream of another device; [`FaultReason::Unsupported`] inside another `encode` for the stream, also for
+    /// an allocation that has to wait for other work; [`FaultReason::Other`] if `encode` committed; the device's first failure, once work has
+    /// failed.
     pub fn submit(&self, stream: &Stream, encode: impl FnOnce(&MetalCommands)) -> Result<(), Fault> {
-        self.parts.stream(stream.raw())?.submit(|commands| {
+        self.own("commandBuffer")?.stream(stream.raw())?.submit(|commands| {
             encode(commands);
             Ok(())
         })
@@ -132,13 +156,17 @@ impl Metal {
         queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
     ) -> Result<Stream, DeviceError> {
         let (ours, theirs) = (&self.parts.description, device.description());
+        if let Err(fault) = self.own("commandQueue") {
+            std::mem::forget(queue);
+            return Err(DeviceError::Driver { device: ours.name.clone(), fault });
+        }
         if theirs.backend != ours.backend || queue.device().registryID() != self.parts.device.registryID() {
             let (of, asked) = (queue.device().name().to_string(), device.name().into());
             return Err(DeviceError::OtherDevice { block: None, of, asked });
         }
         let fault = |fault| DeviceError::Driver { device: ours.name.clone(), fault };
         let raw = self.parts.add_stream(queue).map_err(fault)?;
-        let keeper = AdoptedQueue { parts: Arc::clone(&self.parts), raw };
+        let keeper = AdoptedQueue { parts: self.parts.clone(), raw };
         // SAFETY: a stream of this device, which the keeper destroys when it is dropped.
         unsafe { device.adopt_kept_stream(raw, keeper) }
     }
@@ -146,13 +174,15 @@ impl Metal {
 
 /// Destroys the stream over a queue of the user's, once nothing uses it any more.
 struct AdoptedQueue {
-    parts: Arc<MetalParts>,
+    parts: ProcessOwned<Arc<MetalParts>>,
     raw: RawStream,
 }
 
 impl Drop for AdoptedQueue {
     fn drop(&mut self) {
-        let _ = self.parts.remove_stream(self.raw);
+        if self.parts.is_own() {
+            let _ = self.parts.remove_stream(self.raw);
+        }
     }
 }
 
@@ -212,6 +242,12 @@ impl MetalParts {
     pub(crate) fn recorded(&self, event: u64) -> Result<Option<Recorded>, Fault> {
         lock(&self.events).get(&event).cloned().ok_or(Fault::of("event", FaultReason::BadHandle))
     }
+}
+
+/// Refuses a forked child of the process that used Metal first.
+fn first_process() -> Result<(), MetalError> {
+    static FIRST: OnceLock<Process> = OnceLock::new();
+    if FIRST.get_or_init(Process::current).is_current() { Ok(()) } else { Err(MetalError::Forked) }
 }
 
 /// Each of the locked tables is whole between any two statements, also after a panic.

@@ -20,7 +20,7 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2_metal::{MTLCommandBuffer, MTLCommandBufferStatus, MTLCommandQueue, MTLDevice, MTLEvent, MTLSharedEvent};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use terrace_device::{Fault, FaultReason};
 
 /// A command buffer as Metal's calls take it.
@@ -32,8 +32,6 @@ pub struct MetalStream {
     /// Its value is the number of the last submission that is done.
     event: Retained<ProtocolObject<dyn MTLSharedEvent>>,
     submissions: Arc<Submissions>,
-    /// Held while a submission gets its number and its place in the queue, which must agree.
-    order: Mutex<()>,
 }
 
 impl MetalStream {
@@ -44,7 +42,7 @@ impl MetalStream {
     ) -> Result<Self, Fault> {
         let made = autoreleasepool(|_| queue.device().newSharedEvent());
         let event = made.ok_or(Fault::of("newSharedEvent", FaultReason::Other))?;
-        Ok(Self { queue, event, submissions: Arc::new(Submissions::new(Arc::clone(failure))), order: Mutex::new(()) })
+        Ok(Self { queue, event, submissions: Arc::new(Submissions::new(Arc::clone(failure))) })
     }
 
     /// The submissions so far.
@@ -52,14 +50,31 @@ impl MetalStream {
         &self.submissions
     }
 
-    /// Puts on the stream what `encode` encodes. If that fails or panics, what was encoded still runs.
+    /// Puts on the stream what `encode` encodes. If that fails or panics, nothing of it runs.
     ///
-    /// Blocks while as many command buffers are in flight as the queue can have (64, unless its maker chose another number).
+    /// Blocks while another thread encodes for the stream, and while as many command buffers are in flight as the queue can have (64, unless
+    /// its maker chose another number).
+    ///
+    /// # Errors
+    /// [`FaultReason::Unsupported`] inside another `encode` of the stream; [`FaultReason::Other`] if `encode` committed the command buffer.
     pub fn submit(&self, encode: impl FnOnce(&MetalCommands) -> Result<(), Fault>) -> Result<(), Fault> {
         self.submissions.check()?;
         autoreleasepool(|_| {
-            let submission = self.begin()?;
-            encode(&submission.commands)
+            let encoding = self.submissions.encode()?;
+            let commands = self.queue.commandBuffer().ok_or(Fault::of("commandBuffer", FaultReason::Other))?;
+            let number = encoding.number();
+            commands.encodeWaitForEvent_value(event(&self.event), number - 1);
+            // Until the commit the command buffer has no place in the queue: left alone, nothing waits for it.
+            encode(&commands)?;
+            let status = commands.status();
+            if status != MTLCommandBufferStatus::NotEnqueued && status != MTLCommandBufferStatus::Enqueued {
+                return Err(Fault::of("commit", FaultReason::Other));
+            }
+            commands.encodeSignalEvent_value(event(&self.event), number);
+            self.tell_end(&commands, number);
+            encoding.begin();
+            commands.commit();
+            Ok(())
         })
     }
 
@@ -71,13 +86,8 @@ impl MetalStream {
         })
     }
 
-    fn begin(&self) -> Result<Submission<'_>, Fault> {
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let commands = self.queue.commandBuffer().ok_or(Fault::of("commandBuffer", FaultReason::Other))?;
-        commands.enqueue();
-        let number = self.submissions.begin();
-        drop(order);
-        commands.encodeWaitForEvent_value(event(&self.event), number - 1);
+    /// Has the end of a command buffer told to the submissions.
+    fn tell_end(&self, commands: &MetalCommands, number: u64) {
         let (submissions, event) = (Arc::clone(&self.submissions), self.event.clone());
         let done = RcBlock::new(move |commands: NonNull<MetalCommands>| {
             // SAFETY: Metal passes the command buffer, which lives until the handler returns.
@@ -95,21 +105,6 @@ impl MetalStream {
         // SAFETY: the block is valid, and Metal keeps a copy, which a thread of Metal's runs once: it captures counts and a shared event,
         // both `Sync`, and a number, and does not unwind.
         unsafe { commands.addCompletedHandler(RcBlock::as_ptr(&done)) };
-        Ok(Submission { stream: self, commands, number })
-    }
-}
-
-/// A command buffer that has its place in the queue. Dropping it commits it: later ones wait for it.
-struct Submission<'a> {
-    stream: &'a MetalStream,
-    commands: Retained<MetalCommands>,
-    number: u64,
-}
-
-impl Drop for Submission<'_> {
-    fn drop(&mut self) {
-        self.commands.encodeSignalEvent_value(event(&self.stream.event), self.number);
-        self.commands.commit();
     }
 }
 

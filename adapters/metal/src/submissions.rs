@@ -11,11 +11,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use terrace_device::Fault;
+use std::thread::{self, ThreadId};
+use terrace_device::{Fault, FaultReason};
 
 /// The submissions of one stream.
 pub struct Submissions {
     counts: Mutex<SubmissionCounts>,
+    /// Held while a submission is encoded, so that numbers and places in the queue agree.
+    order: Mutex<()>,
+    /// The thread that holds `order`.
+    encoder: Mutex<Option<ThreadId>>,
     /// Notified when `reached` grows.
     grown: Condvar,
     /// The first failure of any stream of the device.
@@ -35,11 +40,31 @@ struct SubmissionCounts {
 impl Submissions {
     /// A stream without work. All streams of a device share `failure`.
     pub fn new(failure: Arc<OnceLock<Fault>>) -> Self {
-        Self { counts: Mutex::default(), grown: Condvar::new(), failure }
+        Self {
+            counts: Mutex::default(),
+            order: Mutex::default(),
+            encoder: Mutex::default(),
+            grown: Condvar::new(),
+            failure,
+        }
+    }
+
+    /// Waits until no other thread encodes a submission of the stream.
+    ///
+    /// # Errors
+    /// [`FaultReason::Unsupported`] if this thread does: it would wait for itself.
+    pub fn encode(&self) -> Result<Encoding<'_>, Fault> {
+        let this = thread::current().id();
+        if *lock(&self.encoder) == Some(this) {
+            return Err(Fault::of("submit while submitting", FaultReason::Unsupported));
+        }
+        let order = lock(&self.order);
+        *lock(&self.encoder) = Some(this);
+        Ok(Encoding { submissions: self, _order: order })
     }
 
     /// Numbers a submission, from 1.
-    pub fn begin(&self) -> u64 {
+    fn begin(&self) -> u64 {
         let mut counts = self.counts();
         counts.begun += 1;
         counts.begun
@@ -101,8 +126,37 @@ impl Submissions {
     }
 
     fn counts(&self) -> MutexGuard<'_, SubmissionCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
+}
+
+/// A submission that is encoded. Dropped without [`Self::begin`], also by a panic, it never was.
+pub struct Encoding<'a> {
+    submissions: &'a Submissions,
+    _order: MutexGuard<'a, ()>,
+}
+
+impl Encoding<'_> {
+    /// The number that the submission will have.
+    pub fn number(&self) -> u64 {
+        self.submissions.begun() + 1
+    }
+
+    /// Numbers the submission, which must be committed before this value is dropped.
+    pub fn begin(&self) -> u64 {
+        self.submissions.begin()
+    }
+}
+
+impl Drop for Encoding<'_> {
+    fn drop(&mut self) {
+        *lock(&self.submissions.encoder) = None;
+    }
+}
+
+/// What the locks protect is whole between any two statements, also after a panic.
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -110,6 +164,7 @@ mod tests {
     use super::*;
     use crate::rules::command_fault;
     use std::cell::Cell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -133,6 +188,39 @@ mod tests {
         assert_eq!((stream.is_idle(), stream.settle()), (Ok(true), Ok(())));
         stream.begin();
         assert_eq!(stream.is_idle(), Ok(false));
+    }
+
+    #[test]
+    fn a_submission_that_panics_never_was() {
+        let stream = fresh();
+        let panics = || {
+            let encoding = stream.encode().expect("no other encodes");
+            assert_eq!(encoding.number(), 1);
+            let inner = stream.encode().map(|_| ()).map_err(|fault| fault.reason);
+            assert_eq!(inner, Err(FaultReason::Unsupported), "it would wait for itself");
+            panic!("while it encodes");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!((stream.begun(), stream.is_idle()), (0, Ok(true)), "nothing waits for it");
+        let encoding = stream.encode().expect("no other encodes");
+        assert_eq!((encoding.number(), encoding.begin()), (1, 1));
+    }
+
+    #[test]
+    fn one_thread_encodes_at_a_time() {
+        let stream = fresh();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let encoding = stream.encode().expect("this thread encodes once at a time");
+                        let number = encoding.number();
+                        assert_eq!(encoding.begin(), number);
+                    }
+                });
+            }
+        });
+        assert_eq!(stream.begun(), 4000);
     }
 
     #[test]

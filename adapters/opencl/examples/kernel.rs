@@ -48,7 +48,7 @@ pub fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     for platform in get_platforms()? {
         ids.extend(platform.get_devices(CL_DEVICE_TYPE_ALL).unwrap_or_default());
     }
-    let id = *ids.first().ok_or("no device")?;
+    let id = *ids.get(devices[0].ordinal as usize).ok_or("no device")?;
     let context = Context::from_device(&ClDevice::new(id))?;
     let program = Program::create_and_build_from_source(&context, SOURCE, "")?;
     let add = Kernel::create(&program, "add")?;
@@ -73,8 +73,8 @@ fn add_vectors(
     // SAFETY: the context is live.
     let backend = unsafe { OpenClBackend::from_context(context.get(), id, memory) }?;
     let device = backend.open_device(DeviceOptions::default())?;
-    // SAFETY: a device of the context; no properties.
-    let queue = Arc::new(unsafe { CommandQueue::create_with_properties(context, id, 0, 0) }?);
+    // SAFETY: a device of the context; no properties. The function is OpenCL 1.2's, which newer drivers have too.
+    let queue = Arc::new(unsafe { CommandQueue::create(context, id, 0) }?);
     // SAFETY: the queue lives as long as the `Arc` that is passed along.
     let shared = unsafe { SharedQueue::adopt(&device, &backend, queue.get(), Arc::clone(&queue)) }?;
 
@@ -98,6 +98,6 @@ fn add_vectors(
     drop((a, b));
     let copied = sum.to_vec()?.iter().zip(&numbers).all(|(sum, one)| *sum == 2.0 * one);
     // The same without a copy: the host's own view of the device's memory.
-    let mapped = shared.map(&mut sum)?.iter().zip(&numbers).all(|(sum, one)| *sum == 2.0 * one);
+    let mapped = shared.map(&mut sum, |sum| sum.iter().zip(&numbers).all(|(sum, one)| *sum == 2.0 * one))?;
     Ok(copied && mapped)
 }

@@ -8,7 +8,6 @@ use crate::connection::{handle, number};
 use crate::copies::{self, LocatedMemory, locate};
 use crate::events::ReusedEvent;
 use crate::opencl::{OpenClBackend, OpenClState};
-use crate::queues::finish;
 use crate::regions;
 use std::sync::atomic::Ordering;
 use terrace_device::{
@@ -85,8 +84,9 @@ unsafe impl Backend for OpenClBackend {
     }
 
     unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<(), Fault> {
+        let inner = self.own("clFinish")?;
         // SAFETY: the caller promises a live stream.
-        unsafe { finish(&self.inner.connection, stream.0) }
+        unsafe { inner.queues.finish(&inner.connection, stream.0) }
     }
 
     fn synchronize(&self) -> Result<(), Fault> {

@@ -11,7 +11,7 @@ use crate::layouts::{CL_DEVICE_TYPE_ALL, ClCode, ClHandle};
 use crate::result_codes::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, SUCCESS, fault};
 use std::ffi::c_void;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use terrace_device::{Fault, FaultReason};
 use terrace_guard::Process;
 
@@ -115,13 +115,8 @@ impl Drop for Connection {
 /// # Errors
 /// The loader's error; the first platform's if no other has a device.
 pub fn devices(functions: &Functions) -> Result<Vec<u64>, Fault> {
-    /// The process that used the driver first.
-    static FIRST: OnceLock<Process> = OnceLock::new();
     /// PoCL 3.1 hands out devices that another thread's first call is still making.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    if !FIRST.get_or_init(Process::current).is_current() {
-        return Err(Fault::of("clGetPlatformIDs", FaultReason::Forked));
-    }
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = list("clGetPlatformIDs", PLATFORM_NOT_FOUND, |room, into, found| {
         // SAFETY: the vector has `room` places; the out parameter lives through the call.

@@ -12,11 +12,10 @@
 //! Promises upward: work is put on the queue in order of call, and reads or writes only the ranges that are passed.
 //! Asks from below: the address space, which knows buffers and shared virtual memory.
 
-use crate::connection::{handle, size};
-use crate::functions::missing;
-use crate::layouts::{CL_FALSE, CL_MIGRATE_MEM_OBJECT_HOST};
+use crate::connection::{handle, number, size};
+use crate::functions::{CoreFunctions, missing};
+use crate::layouts::{CL_FALSE, CL_MIGRATE_MEM_OBJECT_HOST, ClCode, ClHandle};
 use crate::opencl::{OpenClState, RegionMemory};
-use crate::queues::finish;
 use crate::regions::{SubBuffer, svm};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -39,6 +38,19 @@ pub fn locate(inner: &OpenClState, address: u64) -> LocatedMemory {
     }
 }
 
+/// Puts a command on a queue, which keeps its event: the next wait for the queue tells its failure.
+fn enqueue(
+    inner: &OpenClState,
+    queue: u64,
+    call: &'static str,
+    enqueue: impl FnOnce(&CoreFunctions, *mut ClHandle) -> ClCode,
+) -> Result<(), Fault> {
+    let mut event = null_mut();
+    inner.connection.call(call, |core| enqueue(core, &raw mut event))?;
+    inner.queues.track(&inner.connection, queue, call, number(event));
+    Ok(())
+}
+
 /// Copies between any two places, in the order of the queue.
 ///
 /// # Safety
@@ -48,39 +60,48 @@ pub unsafe fn copy(inner: &OpenClState, to: u64, from: u64, bytes: u64, queue: u
     if bytes == 0 {
         return Ok(());
     }
-    let (connection, on) = (&inner.connection, handle(queue));
+    let on = handle(queue);
     // SAFETY: the caller promises the range, in a buffer that the table has.
     let part = |buffer, offset| unsafe { SubBuffer::new(inner, buffer, offset, bytes) };
     match (locate(inner, to), locate(inner, from)) {
         (LocatedMemory::Buffer { buffer: to, offset: at }, LocatedMemory::Buffer { buffer: from, offset }) => {
+            // SAFETY: the caller promises both ranges, in buffers that the table has.
+            let together = unsafe { SubBuffer::of_both(inner, (to, at), (from, offset), bytes) }?;
+            if let Some((both, at, offset)) = together {
+                return enqueue(inner, queue, "clEnqueueCopyBuffer", |core, event| {
+                    let part = both.handle();
+                    // SAFETY: the caller promises both ranges and the queue.
+                    unsafe { (core.clEnqueueCopyBuffer)(on, part, part, offset, at, bytes, 0, null(), event) }
+                });
+            }
             let (to, from) = (part(to, at)?, part(from, offset)?);
-            connection.call("clEnqueueCopyBuffer", |core| {
+            enqueue(inner, queue, "clEnqueueCopyBuffer", |core, event| {
                 let (source, target) = (from.handle(), to.handle());
                 // SAFETY: the caller promises both ranges and the queue.
                 unsafe {
-                    (core.clEnqueueCopyBuffer)(on, source, target, from.offset, to.offset, bytes, 0, null(), null_mut())
+                    (core.clEnqueueCopyBuffer)(on, source, target, from.offset, to.offset, bytes, 0, null(), event)
                 }
             })
         }
         (LocatedMemory::Buffer { buffer, offset }, LocatedMemory::Svm(from) | LocatedMemory::Host(from)) => {
             let to = part(buffer, offset)?;
-            connection.call("clEnqueueWriteBuffer", |core| {
+            enqueue(inner, queue, "clEnqueueWriteBuffer", |core, event| {
                 let (target, at) = (to.handle(), to.offset);
                 // SAFETY: as above.
-                unsafe { (core.clEnqueueWriteBuffer)(on, target, CL_FALSE, at, bytes, from, 0, null(), null_mut()) }
+                unsafe { (core.clEnqueueWriteBuffer)(on, target, CL_FALSE, at, bytes, from, 0, null(), event) }
             })
         }
         (LocatedMemory::Svm(to) | LocatedMemory::Host(to), LocatedMemory::Buffer { buffer, offset }) => {
             let from = part(buffer, offset)?;
-            connection.call("clEnqueueReadBuffer", |core| {
+            enqueue(inner, queue, "clEnqueueReadBuffer", |core, event| {
                 let (source, at) = (from.handle(), from.offset);
                 // SAFETY: as above.
-                unsafe { (core.clEnqueueReadBuffer)(on, source, CL_FALSE, at, bytes, to, 0, null(), null_mut()) }
+                unsafe { (core.clEnqueueReadBuffer)(on, source, CL_FALSE, at, bytes, to, 0, null(), event) }
             })
         }
         (LocatedMemory::Host(to), LocatedMemory::Host(from)) => {
             // SAFETY: the caller promises the queue.
-            unsafe { finish(connection, queue) }?;
+            unsafe { inner.queues.finish(&inner.connection, queue) }?;
             // Not `copy_nonoverlapping`: wrapped memory may overlap other blocks.
             // SAFETY: the caller promises both ranges, and the queue's earlier work is done.
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
@@ -88,9 +109,9 @@ pub unsafe fn copy(inner: &OpenClState, to: u64, from: u64, bytes: u64, queue: u
         }
         (LocatedMemory::Svm(to) | LocatedMemory::Host(to), LocatedMemory::Svm(from) | LocatedMemory::Host(from)) => {
             let svm = svm(inner)?;
-            connection.call("clEnqueueSVMMemcpy", |_| {
+            enqueue(inner, queue, "clEnqueueSVMMemcpy", |_, event| {
                 // SAFETY: the caller promises both ranges and the queue; either may be the host's.
-                unsafe { (svm.clEnqueueSVMMemcpy)(on, CL_FALSE, to, from, bytes, 0, null(), null_mut()) }
+                unsafe { (svm.clEnqueueSVMMemcpy)(on, CL_FALSE, to, from, bytes, 0, null(), event) }
             })
         }
     }
@@ -105,27 +126,27 @@ pub unsafe fn fill(inner: &OpenClState, address: u64, value: u8, bytes: u64, que
     if bytes == 0 {
         return Ok(());
     }
-    let (connection, on, pattern) = (&inner.connection, handle(queue), (&raw const value).cast());
+    let (on, pattern) = (handle(queue), (&raw const value).cast());
     match locate(inner, address) {
         LocatedMemory::Buffer { buffer, offset } => {
             // SAFETY: the caller promises the range, in a buffer that the table has.
             let to = unsafe { SubBuffer::new(inner, buffer, offset, bytes) }?;
-            connection.call("clEnqueueFillBuffer", |core| {
+            enqueue(inner, queue, "clEnqueueFillBuffer", |core, event| {
                 let (target, at) = (to.handle(), to.offset);
                 // SAFETY: the caller promises range and queue; the pattern is one byte, which is copied during the call.
-                unsafe { (core.clEnqueueFillBuffer)(on, target, pattern, 1, at, bytes, 0, null(), null_mut()) }
+                unsafe { (core.clEnqueueFillBuffer)(on, target, pattern, 1, at, bytes, 0, null(), event) }
             })
         }
         LocatedMemory::Svm(to) => {
             let svm = svm(inner)?;
-            connection.call("clEnqueueSVMMemFill", |_| {
+            enqueue(inner, queue, "clEnqueueSVMMemFill", |_, event| {
                 // SAFETY: as above.
-                unsafe { (svm.clEnqueueSVMMemFill)(on, to, pattern, 1, bytes, 0, null(), null_mut()) }
+                unsafe { (svm.clEnqueueSVMMemFill)(on, to, pattern, 1, bytes, 0, null(), event) }
             })
         }
         LocatedMemory::Host(to) => {
             // SAFETY: the caller promises the queue.
-            unsafe { finish(connection, queue) }?;
+            unsafe { inner.queues.finish(&inner.connection, queue) }?;
             // SAFETY: the caller promises the range, and the queue's earlier work is done.
             unsafe { to.cast::<u8>().write_bytes(value, bytes) };
             Ok(())
@@ -148,6 +169,10 @@ pub unsafe fn prefetch(
     let LocatedMemory::Svm(from) = locate(inner, address) else {
         return Err(Fault::of(CALL, FaultReason::Unsupported));
     };
+    // The loader has the function whatever the device's driver has.
+    if inner.version < (2, 1) {
+        return Err(Fault::of(CALL, FaultReason::Unsupported));
+    }
     let migrate = inner.connection.functions.migrate.as_ref().map_err(missing)?;
     let (from, bytes) = (from.cast_const(), size(CALL, bytes)?);
     let how = if to == PrefetchTarget::Host { CL_MIGRATE_MEM_OBJECT_HOST } else { 0 };

@@ -61,8 +61,11 @@ pub unsafe fn describe(functions: &Functions, device: u64, ordinal: u32) -> Resu
         // SAFETY: the device's platform, which lives as long as the driver; `property` lends `room` bytes.
         unsafe { (functions.core.clGetPlatformInfo)(handle(platform), CL_PLATFORM_NAME, room, into, size) }
     })?;
-    // A driver older than OpenCL 2.0 does not know the question, and one with no functions for it has no use of the answer.
-    let svm = if functions.svm.is_ok() { number(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) } else { 0 };
+    let version = text(CL_DEVICE_VERSION)?;
+    // The loader has functions that an older driver lacks: a call of one would read past the end of the driver's table. One without
+    // functions for it has no use of the answer.
+    let new_enough = numbers_of(&version) >= (2, 0);
+    let svm = if new_enough && functions.svm.is_ok() { number(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0) } else { 0 };
     let has = |bit| svm & bit != 0;
     let mut memory = vec![OpenClMemory::Buffers];
     memory.extend(has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER).then_some(OpenClMemory::CoarseSvm));
@@ -71,7 +74,7 @@ pub unsafe fn describe(functions: &Functions, device: u64, ordinal: u32) -> Resu
         ordinal,
         name: text(CL_DEVICE_NAME)?,
         platform: as_text(&platform),
-        version: text(CL_DEVICE_VERSION)?,
+        version,
         driver: text(CL_DRIVER_VERSION)?,
         total: number(CL_DEVICE_GLOBAL_MEM_SIZE)?,
         largest: number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
@@ -85,43 +88,37 @@ pub unsafe fn describe(functions: &Functions, device: u64, ordinal: u32) -> Resu
 }
 
 impl OpenClDevice {
-    /// Whether it offers OpenCL 1.2, which is `OpenCL 1.2 ...` in its own words.
-    pub(crate) fn is_new_enough(&self) -> bool {
-        let numbers = self.version.strip_prefix("OpenCL ").and_then(|rest| rest.split(' ').next());
-        let version = numbers.and_then(|numbers| numbers.split_once('.'));
-        version.is_some_and(|(major, minor)| match (major.parse::<u32>(), minor.parse::<u32>()) {
-            (Ok(major), Ok(minor)) => (major, minor) >= (1, 2),
-            _ => false,
-        })
+    /// The version of OpenCL that it offers: major, minor.
+    pub(crate) fn numbers(&self) -> (u32, u32) {
+        numbers_of(&self.version)
     }
+}
+
+/// The numbers of a version, which is `OpenCL 1.2 ...` in the driver's words; zeros for other words.
+fn numbers_of(version: &str) -> (u32, u32) {
+    let numbers = version.strip_prefix("OpenCL ").and_then(|rest| rest.split(' ').next());
+    let parts = numbers.and_then(|numbers| numbers.split_once('.'));
+    let parsed = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    parsed.unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::OpenClDevice;
+    use super::numbers_of;
 
     #[test]
     fn versions() {
-        let says = |version: &str| OpenClDevice {
-            ordinal: 0,
-            name: String::new(),
-            platform: String::new(),
-            version: version.into(),
-            driver: String::new(),
-            total: 0,
-            largest: 0,
-            align: 128,
-            processor: false,
-            unified: false,
-            memory: Vec::new(),
-            atomics: false,
-            system: false,
-        };
-        for good in ["OpenCL 1.2 x", "OpenCL 3.0 PoCL HSTR: pthread", "OpenCL 2.1", "OpenCL 10.0 x"] {
-            assert!(says(good).is_new_enough(), "{good}");
-        }
-        for bad in ["OpenCL 1.1 x", "OpenCL 1.0", "OpenCL", "1.2", ""] {
-            assert!(!says(bad).is_new_enough(), "{bad}");
+        for (words, numbers) in [
+            ("OpenCL 1.2 x", (1, 2)),
+            ("OpenCL 3.0 PoCL HSTR: pthread", (3, 0)),
+            ("OpenCL 2.1", (2, 1)),
+            ("OpenCL 10.0 x", (10, 0)),
+            ("OpenCL", (0, 0)),
+            ("1.2", (0, 0)),
+            ("OpenCL 1.x", (0, 0)),
+            ("", (0, 0)),
+        ] {
+            assert_eq!(numbers_of(words), numbers, "{words}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Events: the driver's, which are made anew by each record, and terrace's, which are recorded again and again.
 //!
 //! Promises upward: an event that was never recorded is done. A recorded one completes without another call, and other queues
-//! can wait for it, since its queue is flushed. A marker that is known to be done is let go, since it keeps its queue.
+//! can wait for it, since its queue is flushed. An event that is said to be done is a synchronisation point: what its work wrote is
+//! there for the host and for later commands of any queue. A marker that is known to be done is let go, since it keeps its queue.
 //! Asks from below: markers, behind all commands that a queue has.
 
 use crate::connection::{Connection, handle, number};
@@ -168,7 +169,7 @@ pub unsafe fn wait(connection: &Connection, event: u64) -> Result<(), Fault> {
     })
 }
 
-/// Whether an event has completed.
+/// Whether an event has completed, which then orders its work before what this thread does next.
 ///
 /// # Errors
 /// The driver's error; that of the work, if it failed.
@@ -176,13 +177,28 @@ pub unsafe fn wait(connection: &Connection, event: u64) -> Result<(), Fault> {
 /// # Safety
 /// The event must be live.
 pub unsafe fn is_done(connection: &Connection, event: u64) -> Result<bool, Fault> {
-    const CALL: &str = "clGetEventInfo";
+    // SAFETY: the caller's promise.
+    match unsafe { status(connection, event) }? {
+        // The answer alone is no synchronisation point of OpenCL's; this wait, which ends at once, is one.
+        // SAFETY: as above.
+        CL_COMPLETE => unsafe { wait(connection, event) }.map(|()| true),
+        status if status < CL_COMPLETE => Err(fault(INFO, status)),
+        _ => Ok(false),
+    }
+}
+
+const INFO: &str = "clGetEventInfo";
+
+/// The status of an event's work: above [`CL_COMPLETE`] before its end, below it an error.
+///
+/// # Safety
+/// The event must be live.
+pub unsafe fn status(connection: &Connection, event: u64) -> Result<ClCode, Fault> {
     let mut status: ClCode = 0;
-    connection.call(CALL, |core| {
+    connection.call(INFO, |core| {
         let (which, room, into) = (CL_EVENT_COMMAND_EXECUTION_STATUS, size_of::<ClCode>(), (&raw mut status).cast());
         // SAFETY: the caller promises a live event; the out parameter has `room` bytes and lives through the call.
         unsafe { (core.clGetEventInfo)(handle(event), which, room, into, null_mut()) }
     })?;
-    // A status below 0 is the error of the work.
-    if status < CL_COMPLETE { Err(fault(CALL, status)) } else { Ok(status == CL_COMPLETE) }
+    Ok(status)
 }

@@ -15,6 +15,7 @@ use std::error::Error;
 use std::ffi::{c_char, c_void};
 use std::sync::OnceLock;
 use terrace_device::{Fault, FaultReason};
+use terrace_guard::Process;
 
 /// What `opencl3` reads too: paths of libraries to try first, with `;` between them.
 pub const PATHS: &str = "OPENCL_DYLIB_PATH";
@@ -32,6 +33,7 @@ macro_rules! group {
     ($(#[$doc:meta])* $group:ident; $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)*) => {
         $(#[$doc])*
         #[allow(non_snake_case, reason = "each is found by this name")]
+        #[derive(Clone, Copy)]
         pub struct $group {
             $(pub $name: unsafe extern "system" fn($($argument),*) -> $result,)*
         }
@@ -145,9 +147,15 @@ pub fn missing(function: &&'static str) -> Fault {
 /// The functions of the loaded library. The answer of the first call holds.
 ///
 /// # Errors
-/// [`OpenClError::NoLibrary`], [`OpenClError::MissingSymbol`].
+/// [`OpenClError::NoLibrary`], [`OpenClError::MissingSymbol`]; [`OpenClError::Driver`] in a forked child of a process that called this:
+/// what its other threads held at the fork is never let go of.
 pub fn loaded() -> Result<&'static Functions, OpenClError> {
+    /// The process that used the library first. It is stored at once, whereas a library is loaded for long.
+    static FIRST: OnceLock<Process> = OnceLock::new();
     static LOADED: OnceLock<Result<Functions, OpenClError>> = OnceLock::new();
+    if !FIRST.get_or_init(Process::current).is_current() {
+        return Err(Fault::of("dlopen", FaultReason::Forked).into());
+    }
     LOADED.get_or_init(load).as_ref().map_err(OpenClError::clone)
 }
 
@@ -165,6 +173,14 @@ pub fn driver_names() -> Vec<String> {
     let files = std::fs::read_dir(vendors).into_iter().flatten().flatten().map(|entry| entry.path());
     let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "icd"));
     files.filter_map(|path| Some(std::fs::read_to_string(path).ok()?.trim().to_string())).collect()
+}
+
+/// The library's functions, of which a test replaces some; kept for ever.
+#[cfg(test)]
+pub fn altered(change: impl FnOnce(&mut Functions)) -> Result<&'static Functions, OpenClError> {
+    let mut functions = load()?;
+    change(&mut functions);
+    Ok(Box::leak(Box::new(functions)))
 }
 
 fn load() -> Result<Functions, OpenClError> {

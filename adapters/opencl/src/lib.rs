@@ -24,6 +24,8 @@
 //! refuses a release. So functions are looked up here, in a table as `terrace-cuda` has one. Handles are plain: a program's
 //! `opencl3`, or any other library, shares contexts, queues and kernels with this crate.
 
+#[cfg(test)]
+mod altered;
 mod backend;
 mod connection;
 mod copies;
@@ -43,7 +45,7 @@ mod result_codes;
 pub use describe::OpenClDevice;
 pub use error::OpenClError;
 pub use functions::{OpenClFunction, driver_names, functions, library_names};
-pub use interop::{KernelArgument, KernelSlice, KernelSliceMut, MappedSlice, SharedQueue};
+pub use interop::{KernelArgument, KernelSlice, KernelSliceMut, SharedQueue};
 pub use layouts::ClHandle;
 pub use memory::OpenClMemory;
 pub use opencl::OpenClBackend;

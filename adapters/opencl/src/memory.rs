@@ -11,10 +11,14 @@ pub enum OpenClMemory {
     /// Buffers (`cl_mem`), which every device has. A kernel gets a sub-buffer, or the buffer and an offset.
     #[default]
     Buffers,
-    /// Shared virtual memory, coarse-grained: kernels get addresses, which may lie in other blocks; the host maps memory before
-    /// it reads or writes it.
+    /// Shared virtual memory, coarse-grained: kernels get addresses; the host maps memory before it reads or writes it.
+    ///
+    /// A kernel may follow pointers that it finds in memory. Where they lead to another segment than those of its arguments, the program
+    /// must name that, by any address in it, to `clSetKernelExecInfo` (`CL_KERNEL_EXEC_INFO_SVM_PTRS`) before the launch.
     CoarseSvm,
     /// Shared virtual memory, fine-grained: as before, and the host reads and writes at the address.
+    ///
+    /// Pointers to other segments are named too.
     FineSvm,
 }
 

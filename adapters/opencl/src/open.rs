@@ -5,14 +5,14 @@
 //! Asks from below: the library's functions, a connection, regions and fills.
 
 use crate::connection::{Connection, as_number, devices, handle, number, property};
-use crate::copies::{fill, prefetch};
+use crate::copies::{copy, fill, prefetch};
 use crate::describe::{OpenClDevice, describe};
 use crate::error::OpenClError;
-use crate::functions::loaded;
-use crate::layouts::{CL_CONTEXT_DEVICES, ClHandle};
+use crate::functions::{Functions, loaded};
+use crate::layouts::{CL_CONTEXT_DEVICES, CL_MEM_SVM_ATOMICS, CL_MEM_SVM_FINE_GRAIN_BUFFER, ClHandle};
 use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClBackend, OpenClState};
-use crate::queues::{Queues, finish};
+use crate::queues::Queues;
 use crate::regions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,16 +22,25 @@ use terrace_device::{
 };
 
 impl OpenClBackend {
-    /// All devices of all platforms.
+    /// All devices of all platforms, but those that refuse to say what they are.
     ///
     /// # Errors
-    /// [`OpenClError`] if there is no OpenCL, or it does not work. No device is no error.
+    /// [`OpenClError`] if there is no OpenCL, or it does not work; the first refusal if no device answers. No device is no error.
     pub fn devices() -> Result<Vec<OpenClDevice>, OpenClError> {
-        let functions = loaded()?;
-        let devices = devices(functions)?;
-        // SAFETY: a device that the driver listed, which lives as long as the driver.
-        let described = (0..).zip(devices).map(|(ordinal, device)| unsafe { describe(functions, device, ordinal) });
-        Ok(described.collect::<Result<_, _>>()?)
+        Self::devices_by(loaded()?)
+    }
+
+    /// As [`Self::devices`], by these functions.
+    pub(crate) fn devices_by(functions: &'static Functions) -> Result<Vec<OpenClDevice>, OpenClError> {
+        let (mut all, mut failed) = (Vec::new(), None);
+        for (ordinal, device) in (0..).zip(devices(functions)?) {
+            // SAFETY: a device that the driver listed, which lives as long as the driver.
+            match unsafe { describe(functions, device, ordinal) } {
+                Ok(device) => all.push(device),
+                Err(fault) => _ = failed.get_or_insert(fault),
+            }
+        }
+        if all.is_empty() { failed.map_or(Ok(all), |fault| Err(fault.into())) } else { Ok(all) }
     }
 
     /// Opens a device, whose memory is buffers, with a context of its own.
@@ -47,7 +56,15 @@ impl OpenClBackend {
     /// # Errors
     /// As [`Self::open`]; [`OpenClError::NoMemory`] if the device lacks this kind of memory.
     pub fn open_with(ordinal: u32, memory: OpenClMemory) -> Result<Self, OpenClError> {
-        let functions = loaded()?;
+        Self::open_by(loaded()?, ordinal, memory)
+    }
+
+    /// As [`Self::open_with`], by these functions.
+    pub(crate) fn open_by(
+        functions: &'static Functions,
+        ordinal: u32,
+        memory: OpenClMemory,
+    ) -> Result<Self, OpenClError> {
         let devices = devices(functions)?;
         let found = devices.len() as u32;
         let device = *devices.get(ordinal as usize).ok_or(OpenClError::NoDevice { ordinal, found })?;
@@ -105,7 +122,7 @@ impl OpenClBackend {
 
 /// Whether a device has what is asked for, by its own words.
 fn check(about: &OpenClDevice, memory: OpenClMemory) -> Result<(), OpenClError> {
-    if !about.is_new_enough() {
+    if about.numbers() < (1, 2) {
         return Err(OpenClError::TooOld { version: about.version.clone() });
     }
     if !about.memory.contains(&memory) {
@@ -121,6 +138,8 @@ fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> R
     let mut inner = OpenClState {
         connection,
         memory,
+        version: about.numbers(),
+        fine: CL_MEM_SVM_FINE_GRAIN_BUFFER | if about.atomics { CL_MEM_SVM_ATOMICS } else { 0 },
         largest: about.largest,
         align: about.align,
         queue,
@@ -130,7 +149,12 @@ fn open(connection: Connection, about: &OpenClDevice, memory: OpenClMemory) -> R
         description: first_description(about),
     };
     if let Err(fault) = try_memory(&inner, MemoryKind::Device) {
-        return Err(OpenClError::NoMemory { memory, reason: fault.to_string() });
+        return Err(match fault.reason {
+            FaultReason::OutOfMemory | FaultReason::Unsupported => {
+                OpenClError::NoMemory { memory, reason: fault.to_string() }
+            }
+            _ => OpenClError::Driver(fault),
+        });
     }
     for CapabilityProbe { capability, without, run } in &PROBES {
         match run(&inner, about) {
@@ -247,7 +271,7 @@ fn try_prefetch(inner: &OpenClState) -> Result<(), Fault> {
         unsafe { prefetch(inner, address, BYTES, to, inner.queue) }
     });
     // SAFETY: the device's own queue.
-    let done = insist(|| unsafe { finish(&inner.connection, inner.queue) });
+    let done = unsafe { inner.queues.finish(&inner.connection, inner.queue) };
     if done.is_ok() {
         // SAFETY: allocated above; the queue that used it is done.
         insist(|| unsafe { regions::free(inner, MemoryKind::Managed, address, BYTES) })?;
@@ -255,23 +279,30 @@ fn try_prefetch(inner: &OpenClState) -> Result<(), Fault> {
     moved.and(done)
 }
 
-/// Allocates a region, fills it, reads what the host reaches, and frees it.
+/// Allocates a region, fills it, reads it by a copy and what the host reaches at its address, and frees it.
 fn try_memory(inner: &OpenClState, kind: MemoryKind) -> Result<(), Fault> {
     const BYTES: u64 = 4096;
     let address = regions::allocate(inner, kind, BYTES)?;
     // SAFETY: a fresh region, freed below after its work is done; the device's own queue.
     let filled = unsafe { fill(inner, address, 0x5a, BYTES, inner.queue) };
+    let mut read = vec![0_u8; BYTES as usize];
+    let to = read.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: as above; the vector is not dropped before the work is done.
+    let copied = filled.and_then(|()| unsafe { copy(inner, to, address, BYTES, inner.queue) });
     // SAFETY: the device's own queue.
-    let done = insist(|| unsafe { finish(&inner.connection, inner.queue) });
-    let seen = kind == MemoryKind::Device || {
+    let done = unsafe { inner.queues.finish(&inner.connection, inner.queue) };
+    let seen = copied.is_err() || done.is_err() || {
         let last: *mut u8 = handle(address + BYTES - 1);
-        // SAFETY: the last byte of a live region that the host reaches.
-        filled.is_err() || done.is_err() || unsafe { last.read_volatile() } == 0x5a
+        // SAFETY: the last byte of a live region, where the host reaches it.
+        let here = kind == MemoryKind::Device || unsafe { last.read_volatile() } == 0x5a;
+        here && std::hint::black_box(&mut read).iter().all(|byte| *byte == 0x5a)
     };
-    if done.is_ok() {
+    if done.is_err() {
+        std::mem::forget(read);
+    } else {
         // SAFETY: allocated above; the queue that used it is done.
         insist(|| unsafe { regions::free(inner, kind, address, BYTES) })?;
     }
-    filled.and(done)?;
+    copied.and(done)?;
     if seen { Ok(()) } else { Err(Fault::of("read what the device wrote", FaultReason::Unsupported)) }
 }

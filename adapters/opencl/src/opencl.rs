@@ -26,6 +26,10 @@ pub struct OpenClBackend {
 pub struct OpenClState {
     pub connection: Connection,
     pub memory: OpenClMemory,
+    /// The version of OpenCL that the device offers: major, minor.
+    pub version: (u32, u32),
+    /// Flags of fine-grained memory: with atomics, where the device has them.
+    pub fine: u64,
     /// Most bytes of one allocation.
     pub largest: u64,
     /// Sub-buffers begin at multiples of it.

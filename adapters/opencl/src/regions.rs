@@ -5,15 +5,15 @@
 //! Asks from below: for each kind of memory, one function of the driver to allocate and one to free.
 
 use crate::connection::{handle, number, size};
+use crate::events;
 use crate::functions::{SvmFunctions, missing};
 use crate::layouts::{
-    BufferRegion, CL_BUFFER_CREATE_TYPE_REGION, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE,
-    CL_MEM_SVM_FINE_GRAIN_BUFFER, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_TRUE, ClHandle,
+    BufferRegion, CL_BUFFER_CREATE_TYPE_REGION, CL_COMPLETE, CL_MAP_READ, CL_MAP_WRITE, CL_MEM_ALLOC_HOST_PTR,
+    CL_MEM_READ_WRITE, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, CL_TRUE, ClHandle,
 };
 use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClState, RegionMemory};
-use crate::queues::finish;
-use crate::result_codes::as_out_of_memory;
+use crate::result_codes::{as_out_of_memory, fault};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::Ordering;
 use terrace_device::{Fault, FaultReason, MemoryKind, insist};
@@ -38,7 +38,7 @@ pub fn allocate(inner: &OpenClState, kind: MemoryKind, bytes: u64) -> Result<u64
         (MemoryKind::Device, OpenClMemory::CoarseSvm) => allocate_svm(inner, 0, bytes),
         (MemoryKind::Pinned, OpenClMemory::Buffers | OpenClMemory::CoarseSvm) => allocate_mapped(inner, bytes),
         (MemoryKind::Device | MemoryKind::Pinned, OpenClMemory::FineSvm) | (MemoryKind::Managed, _) => {
-            allocate_svm(inner, CL_MEM_SVM_FINE_GRAIN_BUFFER, bytes)
+            allocate_svm(inner, inner.fine, bytes)
         }
         (MemoryKind::Pool, _) => Err(Fault::of("take", FaultReason::Unsupported)),
     };
@@ -83,12 +83,10 @@ unsafe fn free_region(inner: &OpenClState, region: RegionMemory, address: u64, b
     }
     // Removed first: once it is freed, another thread may be given the same address.
     inner.space.remove(address).ok_or(UNKNOWN)?;
+    // A refused call changed nothing, so that the region is live again.
     let freed = match region {
         // SAFETY: the caller's promise.
-        RegionMemory::Mapped { buffer, start } => unsafe { unmap(inner, buffer, start) }.map(|()| {
-            // SAFETY: as above. A buffer that is unmapped and then not released leaks: the host does not reach it any more.
-            _ = insist(|| unsafe { release_buffer(inner, buffer) });
-        }),
+        RegionMemory::Mapped { buffer, start } => unsafe { unmap(inner, buffer, start) },
         // SAFETY: as above.
         RegionMemory::Svm { start } => unsafe { free_svm(inner, start) },
         RegionMemory::Buffer { .. } => Ok(()),
@@ -110,14 +108,28 @@ fn allocate_buffer(inner: &OpenClState, bytes: u64) -> Result<u64, Fault> {
 /// Has the driver allocate a buffer's memory, which it may do no earlier than at the first use, where a refusal would be that
 /// of any call.
 fn settle(inner: &OpenClState, buffer: u64) -> Result<(), Fault> {
-    let objects: [ClHandle; 1] = [handle(buffer)];
+    let (objects, mut event): ([ClHandle; 1], _) = ([handle(buffer)], null_mut());
     inner.connection.call("clEnqueueMigrateMemObjects", |core| {
         let (queue, how) = (handle(inner.queue), CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED);
         // SAFETY: our own queue, and a fresh buffer of the same context.
-        unsafe { (core.clEnqueueMigrateMemObjects)(queue, 1, objects.as_ptr(), how, 0, null(), null_mut()) }
+        unsafe { (core.clEnqueueMigrateMemObjects)(queue, 1, objects.as_ptr(), how, 0, null(), &raw mut event) }
     })?;
-    // SAFETY: our own queue.
-    unsafe { finish(&inner.connection, inner.queue) }
+    wait(inner, number(event))
+}
+
+/// Waits for a command by its event, which alone tells that the command failed, and releases it.
+fn wait(inner: &OpenClState, event: u64) -> Result<(), Fault> {
+    let connection = &inner.connection;
+    // SAFETY: the event of a command of this module's, which nothing else has: here and below.
+    let waited = unsafe { events::wait(connection, event) };
+    // SAFETY: as above.
+    let status = unsafe { events::status(connection, event) };
+    // SAFETY: as above, for the last time.
+    _ = unsafe { events::release(connection, event) };
+    match status {
+        Ok(status) if status < CL_COMPLETE => Err(fault("clWaitForEvents", status)),
+        _ => waited,
+    }
 }
 
 fn allocate_mapped(inner: &OpenClState, bytes: u64) -> Result<u64, Fault> {
@@ -130,15 +142,15 @@ fn allocate_mapped(inner: &OpenClState, bytes: u64) -> Result<u64, Fault> {
             unsafe { (core.clEnqueueMapBuffer)(queue, buffer, CL_TRUE, how, 0, room, 0, null(), null_mut(), code) }
         })
     });
-    let placed = mapped.map(number).and_then(|start| {
+    let mapped = mapped.map(number).inspect_err(|_| {
+        // SAFETY: created above, and not handed out.
+        _ = insist(|| unsafe { release_buffer(inner, buffer) });
+    });
+    mapped.and_then(|start| {
         insert(inner, RegionMemory::Mapped { buffer, start }, start, bytes).inspect_err(|_| {
             // SAFETY: mapped above, and not handed out.
             _ = insist(|| unsafe { unmap(inner, buffer, start) });
         })
-    });
-    placed.inspect_err(|_| {
-        // SAFETY: created above, and not handed out.
-        _ = insist(|| unsafe { release_buffer(inner, buffer) });
     })
 }
 
@@ -191,18 +203,25 @@ pub unsafe fn release_buffer(inner: &OpenClState, buffer: u64) -> Result<(), Fau
     })
 }
 
-/// Ends a map, and waits.
+/// Ends a map, and releases the buffer.
+///
+/// An error says that the driver took no command, and the buffer is still mapped. Once it has one the memory is gone, whatever comes of
+/// it: a buffer whose unmap failed leaks.
 ///
 /// # Safety
-/// The buffer must be live, and mapped at `start`, which nothing uses any more.
+/// The buffer must be live, the reference the caller's, and mapped at `start`, which nothing uses any more.
 unsafe fn unmap(inner: &OpenClState, buffer: u64, start: u64) -> Result<(), Fault> {
+    let mut event = null_mut();
     inner.connection.call("clEnqueueUnmapMemObject", |core| {
         let (queue, buffer, start) = (handle(inner.queue), handle(buffer), handle(start));
         // SAFETY: the caller promises the map; our own queue.
-        unsafe { (core.clEnqueueUnmapMemObject)(queue, buffer, start, 0, null(), null_mut()) }
+        unsafe { (core.clEnqueueUnmapMemObject)(queue, buffer, start, 0, null(), &raw mut event) }
     })?;
-    // SAFETY: our own queue.
-    unsafe { finish(&inner.connection, inner.queue) }
+    if wait(inner, number(event)).is_ok() {
+        // SAFETY: the caller's reference. If it is refused, the buffer leaks.
+        _ = insist(|| unsafe { release_buffer(inner, buffer) });
+    }
+    Ok(())
 }
 
 /// Frees shared virtual memory.
@@ -218,8 +237,11 @@ unsafe fn free_svm(inner: &OpenClState, start: u64) -> Result<(), Fault> {
     })
 }
 
-/// The functions of shared virtual memory.
+/// The functions of shared virtual memory, which a device older than OpenCL 2.0 need not have.
 pub fn svm(inner: &OpenClState) -> Result<&'static SvmFunctions, Fault> {
+    if inner.version < (2, 0) {
+        return Err(Fault::of("clSVMAlloc", FaultReason::Unsupported));
+    }
     inner.connection.functions.svm.as_ref().map_err(missing)
 }
 
@@ -249,6 +271,29 @@ impl<'a> SubBuffer<'a> {
             unsafe { (core.clCreateSubBuffer)(handle(buffer), CL_MEM_READ_WRITE, how, region, code) }
         })?;
         Ok(Self { inner, buffer: number(made), offset: before })
+    }
+
+    /// Makes one sub-buffer around two ranges of as many bytes, if those around each would meet.
+    ///
+    /// Returns the offsets of both in it too. OpenCL refuses a copy between two that overlap, also where the ranges do not.
+    ///
+    /// # Safety
+    /// The buffers must be live, and the ranges inside them.
+    pub unsafe fn of_both(
+        inner: &'a OpenClState,
+        (to, at): (u64, u64),
+        (from, offset): (u64, u64),
+        bytes: usize,
+    ) -> Result<Option<(Self, usize, usize)>, Fault> {
+        let (low, high) = (at.min(offset), at.max(offset));
+        let apart = (high - low) as usize;
+        if to != from || high - high % inner.align.max(1) >= low + bytes as u64 {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise: it ends where the later range does.
+        let both = unsafe { Self::new(inner, to, low, apart + bytes) }?;
+        let (first, second) = (both.offset, both.offset + apart);
+        Ok(Some(if at == low { (both, first, second) } else { (both, second, first) }))
     }
 
     pub fn handle(&self) -> ClHandle {

@@ -8,6 +8,8 @@ use terrace_device::{Fault, FaultReason};
 
 pub const SUCCESS: ClCode = 0;
 pub const DEVICE_NOT_FOUND: ClCode = -1;
+/// What a wait for events answers when the work of one failed.
+pub const WAITED_FAILED: ClCode = -14;
 pub const PLATFORM_NOT_FOUND: ClCode = -1001;
 
 /// Names of codes, without the `CL_` that each begins with in the headers.

@@ -200,6 +200,45 @@ fn there_is_no_device_behind_the_last() {
     assert!(error.to_string().contains(&format!("the last one is {}", found - 1)), "{error}");
 }
 
+/// A child is refused before it waits for what another thread of its parent held: here the library, while it is loaded.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_child_forked_while_the_library_is_loaded_is_refused() {
+    const TEST: &str = "a_child_forked_while_the_library_is_loaded_is_refused";
+    let Some(pipe) = std::env::var_os(CHILD) else {
+        let folder = Folder::new("pipe");
+        let (path, mut command) = (folder.0.join("libPipe.so"), Command::new(own()));
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
+        // SAFETY: a text that lives through the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        command.args(["--exact", TEST, "--nocapture"]).env("OPENCL_DYLIB_PATH", &path).env(CHILD, &path);
+        let output = {
+            let _alone = alone();
+            command.output().expect("it runs")
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        return assert!(output.status.success() && text.contains("the child ended with 0"), "{text}");
+    };
+    let loads = std::thread::spawn(|| OpenClBackend::devices().map(|_| ()));
+    // Opened once the other thread reads the library, which it does until this end is closed.
+    let writer = fs::OpenOptions::new().write(true).open(pipe).expect("the other end is read");
+    // SAFETY: the child ends by `_exit`, or by the alarm.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: without a handler it ends the process.
+        unsafe { libc::alarm(20) };
+        let refused = OpenClBackend::devices().is_err_and(|error| error.to_string().contains("child of the process"));
+        // SAFETY: ends the child without the parent's handlers.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = -1;
+    // SAFETY: the child was made above; the out parameter lives through the call.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    println!("the child ended with {status}");
+    drop(writer);
+    _ = loads.join().expect("no panic");
+}
+
 /// A child has none of the driver's threads: no call of it reaches the driver, and its copies are dropped quietly.
 #[test]
 fn a_forked_child_is_refused() {

@@ -170,6 +170,38 @@ fn bytes_go_from_every_side_to_every_side() {
     }
 }
 
+/// Ranges that lie less than the alignment of sub-buffers apart, in either order.
+#[test]
+fn neighbours_in_a_region_are_copied() {
+    for memory in ALL {
+        let Some(backend) = opened("neighbours_in_a_region_are_copied", memory) else { return };
+        let stream = backend.create_stream().expect("a stream");
+        let region = backend.take(MemoryKind::Device, BYTES as u64).expect("room");
+        for (to, from, bytes) in
+            [(50, 0, 50), (0, 50, 50), (1, 0, 1), (301, 250, 51), (7, 4000, 3000), (5000, 1999, 3001)]
+        {
+            let numbers: Vec<u8> = (0..BYTES).map(|i| (i * 7 + i / 256) as u8).collect();
+            let mut right = numbers.clone();
+            right.copy_within(from..from + bytes, to);
+            let mut read = vec![0_u8; BYTES];
+            let (source, target) = (numbers.as_ptr().expose_provenance(), read.as_mut_ptr().expose_provenance());
+            // SAFETY: live ranges and stream, and the copies are waited for: here and below.
+            unsafe { backend.copy(region, source as u64, BYTES as u64, stream) }.expect("copied");
+            // SAFETY: as above.
+            unsafe { backend.copy(region + to as u64, region + from as u64, bytes as u64, stream) }.expect("copied");
+            // SAFETY: as above.
+            unsafe { backend.copy(target as u64, region, BYTES as u64, stream) }.expect("copied");
+            // SAFETY: as above.
+            unsafe { backend.synchronize_stream(stream) }.expect("done");
+            assert!(*std::hint::black_box(&mut read) == right, "{memory}: {bytes} bytes from {from} to {to}");
+        }
+        // SAFETY: taken above; the stream is done.
+        unsafe { backend.give_back(MemoryKind::Device, region, BYTES as u64) }.expect("goes back");
+        // SAFETY: a live stream, not named again.
+        unsafe { backend.destroy_stream(stream) }.expect("destroyed");
+    }
+}
+
 #[test]
 fn the_host_reaches_pinned_and_managed_memory() {
     for memory in ALL {

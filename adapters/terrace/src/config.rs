@@ -59,7 +59,7 @@
 //! | `adapt` | `TERRACE_ADAPT` | on or off (also 1 or 0, true or false) | `on` |
 //! | `keep` | `TERRACE_KEEP` | whole bytes below 2^64, such as 512MiB or 12G | `0` |
 //! | `idle` | `TERRACE_IDLE` | a whole number from 0 to 4294967295 | `0`: never; else milliseconds, for `Device::maintain` |
-//! | `peers` | `TERRACE_PEER_ACCESS` | on or off (also 1 or 0, true or false) | `off` |
+//! | `peer_access` | `TERRACE_PEER_ACCESS` | on or off (also 1 or 0, true or false) | `off` |
 //! | `blocks` | `TERRACE_BLOCKS` | a whole number from 1 to 16777216 | `262144` |
 //! | `memory` | `TERRACE_MEMORY` | whole bytes below 2^64, such as 512MiB or 12G | half of what is available; a quarter for training, an eighth where it is constrained |
 //! | `pinned_cap` | `TERRACE_PINNED_CAP` | whole bytes below 2^64, such as 512MiB or 12G | three quarters of what memory and devices may have |

@@ -322,7 +322,7 @@ impl From<&Config> for DeviceOptions {
             idle: of(settings::IDLE).number() as u32,
             largest_handle: of(settings::LARGEST_HANDLE).number(),
             move_above: of(settings::MOVE_ABOVE).share(),
-            peers: of(settings::PEERS).is_on(),
+            peer_access: of(settings::PEER_ACCESS).is_on(),
             blocks: of(settings::BLOCKS).number() as usize,
             debug: of(settings::DEBUG).switches(),
         }

@@ -3,7 +3,7 @@
 //! Promises upward: the options, or a message that names the variable, its value and the allowed values.
 //! Asks from below: a lookup function, so that tests need no environment.
 
-use terrace_core::settings::{self, CAPACITY, DEVICE_FRACTION, ORIGIN, PEERS, Profile, Spec, Surface, Value};
+use terrace_core::settings::{self, CAPACITY, DEVICE_FRACTION, ORIGIN, PEER_ACCESS, Profile, Spec, Surface, Value};
 use terrace_device::{DeviceOptions, PoolOrigin};
 
 /// The warning for a variable whose name nearly matches one of these.
@@ -19,7 +19,7 @@ pub fn options(lookup: impl Fn(&str) -> Option<String>) -> Result<DeviceOptions,
         capacity: value(CAPACITY)?.number(),
         device_fraction: value(DEVICE_FRACTION)?.share(),
         origin: PoolOrigin::ALL[value(ORIGIN)?.word()],
-        peers: PEERS.of(Profile::Torch).default.is_on(),
+        peer_access: PEER_ACCESS.of(Profile::Torch).default.is_on(),
         ..DeviceOptions::default()
     })
 }

@@ -25,7 +25,7 @@ pub const TABLE: &[Spec] = &[
     ADAPT,
     KEEP,
     IDLE,
-    PEERS,
+    PEER_ACCESS,
     BLOCKS,
     PURGE_DELAY,
     BACKGROUND,
@@ -175,7 +175,7 @@ pub const IDLE: Spec =
 /// Whether pages are open to every device that can reach this one.
 ///
 /// PyTorch opens devices to each other without telling its allocator.
-pub const PEERS: Spec = row("peers", &[Device], Allowed::Switch, Switch(false))
+pub const PEER_ACCESS: Spec = row("peer_access", &[Device], Allowed::Switch, Switch(false))
     .variable("TERRACE_PEER_ACCESS")
     .overrides(&[only(Profile::Torch, Switch(true))]);
 

@@ -53,7 +53,7 @@ fn where_pages_cannot_be_opened_memory_comes_in_segments() {
     for (origin, segments) in [(PoolOrigin::Auto, true), (PoolOrigin::Pages, false)] {
         // The first page is the probe's, which opens it to its own device.
         session.fail("cuMemSetAccess", 2, 801);
-        let device = open(0, DeviceOptions { origin, peers: true, ..small() });
+        let device = open(0, DeviceOptions { origin, peer_access: true, ..small() });
         assert_eq!(device.is_ok(), segments, "{device:?}");
         let Ok(device) = device else { continue };
         let stream = device.stream().expect("a stream");
@@ -69,7 +69,7 @@ fn between_strangers_memory_comes_in_segments_for_those_who_cannot_say_where_the
     let session = Simulator::exclusive(r#"{"profile": "two-strangers"}"#);
     let cases = [(PoolOrigin::Auto, true, 1), (PoolOrigin::Pages, true, 0), (PoolOrigin::Auto, false, 0)];
     for (origin, peers, segments) in cases {
-        let device = open(0, DeviceOptions { origin, peers, ..small() }).expect("a device");
+        let device = open(0, DeviceOptions { origin, peer_access: peers, ..small() }).expect("a device");
         let stream = device.stream().expect("a stream");
         let before = session.calls(Some("cuMemAlloc_v2"));
         drop(device.allocate(&stream, 1 << 20).expect("a block"));

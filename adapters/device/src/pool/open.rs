@@ -185,7 +185,7 @@ fn arena<B: Backend>(context: &BackendContext<B>, options: &DeviceOptions) -> Re
     let missing = |call| Fault::of(call, FaultReason::Unsupported);
     let has = |bit| description.capabilities.contains(bit);
     // A runtime that says nothing to its allocator copies between any two devices, and by its plain copy only pages that are open.
-    let closed = options.peers && !description.strangers.is_empty();
+    let closed = options.peer_access && !description.strangers.is_empty();
     let kind = match options.origin {
         PoolOrigin::Auto if closed => MemoryKind::Device,
         PoolOrigin::Auto | PoolOrigin::Pages => {
@@ -222,7 +222,7 @@ fn paged<B: Backend>(
     let wanted = (SPACE * description.total).min(most).next_power_of_two() * 2;
     let space = MappedPages::reservable(context, wanted, 2 * description.total.next_multiple_of(page))? / 2;
     let settings = ArenaSettings { space: space.min(most) & !(page - 1), ..options.arena(true) };
-    let peers: &[u32] = if options.peers { &description.peers } else { &[] };
+    let peers: &[u32] = if options.peer_access { &description.peers } else { &[] };
     let mut pages = MappedPages::new(context.clone(), capacity, options.largest_handle, peers);
     if !peers.is_empty() {
         pages.try_one()?;

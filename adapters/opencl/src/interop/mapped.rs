@@ -1,6 +1,7 @@
 //! Memory of the device as a slice of the host's.
 //!
-//! Promises upward: while a [`MappedSlice`] lives, the host reads and writes the elements, and no command does.
+//! Promises upward: while a [`MappedSlice`] lives, the host reads and writes the elements, and no command does. It never leaves
+//! [`SharedQueue::map`]: one that is leaked would leave its memory mapped when that is reused.
 //! Asks from below: maps of sub-buffers and of shared virtual memory, which wait for the queue.
 
 use super::slices::{KernelArgument, LentRange};
@@ -16,7 +17,7 @@ use terrace_device::{DeviceError, DeviceSliceMut, Fault, FaultReason, insist};
 
 /// Elements of a buffer that the host reads and writes until this value is dropped.
 #[derive(Debug)]
-pub struct MappedSlice<'a, T> {
+pub(super) struct MappedSlice<'a, T> {
     elements: NonNull<T>,
     len: usize,
     view: LentRange<'a>,

@@ -5,7 +5,7 @@
 //!        │ view, view_mut, map             │
 //!   ┌────v───────────── SharedQueue ───────v─────────────┐   one queue, known to both
 //!   │ KernelSlice(Mut)   an argument: sub-buffer, address  │
-//!   │ MappedSlice        a slice of the host's             │
+//!   │ map: MappedSlice   a slice of the host's             │
 //!   └────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -17,7 +17,7 @@
 mod mapped;
 mod slices;
 
-pub use mapped::MappedSlice;
+use mapped::MappedSlice;
 pub use slices::{KernelArgument, KernelSlice, KernelSliceMut};
 
 use crate::layouts::ClHandle;
@@ -38,7 +38,7 @@ use crate::connection::{handle, number};
 /// let device = backend.open_device(DeviceOptions::default())?;
 /// let shared = SharedQueue::create(&device, &backend)?;
 /// let mut numbers = DeviceBuffer::<f32>::zeroed(&device, shared.stream(), 1000)?;
-/// shared.map(&mut numbers)?[5] = 1.0;
+/// shared.map(&mut numbers, |numbers| numbers[5] = 1.0)?;
 /// assert_eq!(numbers.to_vec()?[4..6], [0.0, 1.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -58,14 +58,16 @@ impl SharedQueue {
         Ok(Self { stream: device.stream()?, backend: backend.clone() })
     }
 
-    /// Adopts a queue (`cl_command_queue`) that the program made, and retains it.
+    /// Adopts a queue (`cl_command_queue`) that the program made.
+    ///
+    /// It is retained as long as a `SharedQueue` over it, a stream, or a block of the device that uses it lives; `keeper` is dropped then.
     ///
     /// # Errors
     /// [`DeviceError::OtherDevice`] if the device is not of this backend; [`DeviceError::Driver`] if the queue is of another
     /// context or device, or does not keep the order of its commands.
     ///
     /// # Safety
-    /// The queue must be live until `keeper` is dropped.
+    /// The queue must be live during the call.
     pub unsafe fn adopt(
         device: &Device,
         backend: &OpenClBackend,
@@ -73,8 +75,16 @@ impl SharedQueue {
         keeper: impl Send + Sync + 'static,
     ) -> Result<Self, DeviceError> {
         same(device, backend)?;
-        // SAFETY: the caller's promise; the backend refuses a queue of another context.
-        let stream = unsafe { device.adopt_kept_stream(RawStream(number(queue)), keeper) }?;
+        let hold = QueueHold { backend: backend.clone(), queue: number(queue) };
+        let inner = &backend.inner;
+        // SAFETY: the caller's promise; a queue of another context is refused.
+        if let Err(fault) = unsafe { inner.queues.hold(&inner.connection, hold.queue) } {
+            // There is no hold to end.
+            std::mem::forget(hold);
+            return Err(DeviceError::Driver { device: device.name().into(), fault });
+        }
+        // SAFETY: the hold keeps the queue alive.
+        let stream = unsafe { device.adopt_kept_stream(RawStream(hold.queue), (hold, keeper)) }?;
         Ok(Self { stream, backend: backend.clone() })
     }
 
@@ -110,21 +120,39 @@ impl SharedQueue {
         KernelSliceMut::new(self, of.into())
     }
 
-    /// Maps a buffer or slice for the host, which waits for the queue.
+    /// Maps a buffer or slice for the host, which waits for the queue, and calls `with` with the elements.
     ///
-    /// The device has it again once the result is dropped.
+    /// The device has them again once `with` returns or panics: no map is left behind in memory that is reused. `with` must not wait for
+    /// work on this buffer.
     ///
     /// Where device and host share memory no byte is copied.
     ///
     /// # Errors
     /// As for [`Self::view`].
-    pub fn map<'a, T: Pod>(&'a self, of: impl Into<DeviceSliceMut<'a, T>>) -> Result<MappedSlice<'a, T>, DeviceError> {
-        MappedSlice::new(self, of.into())
+    pub fn map<'a, T: Pod, R>(
+        &'a self,
+        of: impl Into<DeviceSliceMut<'a, T>>,
+        with: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, DeviceError> {
+        Ok(with(&mut MappedSlice::new(self, of.into())?))
     }
 
     /// A refusal of the driver's, as the device's error.
     fn refused(&self, fault: Fault) -> DeviceError {
         DeviceError::Driver { device: self.backend.inner.description.name.clone(), fault }
+    }
+}
+
+/// A queue that [`Queues::hold`](crate::queues::Queues::hold) retains.
+struct QueueHold {
+    backend: OpenClBackend,
+    queue: u64,
+}
+
+impl Drop for QueueHold {
+    fn drop(&mut self) {
+        let inner = &self.backend.inner;
+        inner.queues.let_go(&inner.connection, self.queue);
     }
 }
 

@@ -6,9 +6,8 @@
 use super::{QueueLoan, SharedQueue};
 use crate::connection::{handle, size};
 use crate::copies::{LocatedMemory, locate};
-use crate::functions::missing;
 use crate::layouts::ClHandle;
-use crate::regions::SubBuffer;
+use crate::regions::{SubBuffer, svm};
 use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
@@ -87,14 +86,15 @@ impl<'a> LentRange<'a> {
     /// # Safety
     /// As for [`KernelSlice::set_arg`].
     unsafe fn set_arg(&self, kernel: ClHandle, index: u32) -> Result<(), DeviceError> {
-        let connection = &self.loan.to.backend.inner.connection;
+        let inner = &self.loan.to.backend.inner;
+        let connection = &inner.connection;
         let set = match self.argument() {
             KernelArgument::Buffer(buffer) => connection.call("clSetKernelArg", |core| {
                 // SAFETY: the caller promises the kernel; the argument is a handle, which is copied during the call.
                 unsafe { (core.clSetKernelArg)(kernel, index, size_of::<ClHandle>(), (&raw const buffer).cast()) }
             }),
             KernelArgument::Address(address) => {
-                connection.functions.svm.as_ref().map_err(missing).and_then(|svm| {
+                svm(inner).and_then(|svm| {
                     connection.call("clSetKernelArgSVMPointer", |_| {
                         // SAFETY: as above.
                         unsafe { (svm.clSetKernelArgSVMPointer)(kernel, index, address) }

@@ -11,7 +11,9 @@ use opencl3::context::Context;
 use opencl3::device::Device as ClDevice;
 use opencl3::memory::{CL_MEM_MAP_COUNT, get_mem_object_info};
 use setup::{Gate, program};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use terrace_device::{
     Backend, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, MemoryKind, PinnedBuffer, RawStream,
 };
@@ -166,17 +168,21 @@ fn the_host_maps_what_the_device_has() {
             OpenClMemory::Buffers => Some(u32::from(get_mem_object_info(object, CL_MEM_MAP_COUNT).expect("it counts"))),
             _ => None,
         };
-        let mut mapped = shared.map(&mut buffer).expect("mapped");
-        assert_ne!(maps(), Some(0));
-        assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
+        let change = |mapped: &mut [u32]| {
+            assert_ne!(maps(), Some(0));
+            assert!(mapped.iter().all(|x| *x == 20), "{memory}: the map waits for the kernel");
+            mapped[1] = 3;
+            mapped.len()
+        };
+        assert_eq!(shared.map(&mut buffer, change).expect("mapped"), 5000);
         opener.join().expect("it was opened");
-        mapped[1] = 3;
-        drop(mapped);
+        let panics = || shared.map(buffer.slice_mut(..).expect("inside"), |_| panic!("in a map"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         shared.stream().synchronize().expect("done");
         assert!(maps().is_none_or(|maps| maps == 0), "the device has it again");
         program.launch(&queue, &shared.view_mut(&mut buffer).expect("a view"), (2, 0), &[]);
         assert_eq!(buffer.to_vec().expect("read")[..3], [40, 6, 40], "{memory}: the kernel sees what the host wrote");
-        assert!(shared.map(buffer.slice_mut(9..9).expect("inside")).expect("no elements").is_empty());
+        assert!(shared.map(buffer.slice_mut(9..9).expect("inside"), |none| none.is_empty()).expect("no elements"));
     }
 }
 
@@ -216,7 +222,7 @@ fn what_cannot_be_shared_is_refused() {
     assert!(matches!(SharedQueue::create(&program.device, &other), Err(DeviceError::OtherDevice { .. })));
     let adopt = |context: &Context, how| {
         // SAFETY: the device is one of the context's.
-        let queue = unsafe { CommandQueue::create_with_properties(context, other.device_id(), how, 0) };
+        let queue = unsafe { CommandQueue::create(context, other.device_id(), how) };
         let queue = Arc::new(queue.expect("a queue"));
         // SAFETY: the queue lives as long as the `Arc` that is passed along.
         match unsafe { SharedQueue::adopt(&program.device, &program.backend, queue.get(), Arc::clone(&queue)) } {
@@ -288,34 +294,52 @@ fn a_wait_for_the_device_is_for_all_queues() {
     unsafe { backend.destroy_event(event) }.expect("destroyed");
 }
 
-/// An adopted queue is kept while terrace knows it, and let go once the program has let go of it.
+/// An adopted queue is kept as long as the shared queue, also without the program's reference, and then let go.
 #[test]
-fn adopted_queues_are_let_go() {
-    let Some(setup) = program("adopted_queues_are_let_go", OpenClMemory::Buffers) else { return };
+fn adopted_queues_live_as_long_as_what_shares_them() {
+    let Some(setup) = program("adopted_queues_live_as_long_as_what_shares_them", OpenClMemory::Buffers) else { return };
     let make = || {
         // SAFETY: the device is one of the context's.
-        unsafe { CommandQueue::create_with_properties(&setup.context, setup.backend.device_id(), 0, 0) }
-            .expect("a queue")
+        unsafe { CommandQueue::create(&setup.context, setup.backend.device_id(), 0) }.expect("a queue")
     };
-    let name = |queue: &CommandQueue| {
-        let raw = RawStream(queue.get().expose_provenance() as u64);
+    let adopt = |queue: &CommandQueue| {
         // SAFETY: a live queue.
-        unsafe { setup.backend.stream_name(raw) }.expect("adopted").expect("it has a name")
+        unsafe { SharedQueue::adopt(&setup.device, &setup.backend, queue.get(), ()) }.expect("adopted")
     };
-    // Each queue that is there counts in its context.
-    let queues = || setup.context.reference_count().expect("it counts");
-    let before = queues();
-    let (first, second) = (make(), make());
-    let names = [&first, &second, &first].map(name);
-    assert!(names[0] == names[2] && names[0] != names[1], "{names:?}");
-    assert_eq!(first.reference_count().expect("it counts"), 2, "the program and terrace");
-    drop(first);
-    assert_eq!(queues(), before + 2, "terrace has it");
-    // The next adoption lets go of it; the marker behind its work, once that is done.
-    let third = make();
-    assert!(!names.contains(&name(&third)), "an id is given once");
+    let name = |shared: &SharedQueue| {
+        let raw = RawStream(shared.queue().expose_provenance() as u64);
+        // SAFETY: a live queue.
+        unsafe { setup.backend.stream_name(raw) }.expect("known").expect("it has a name")
+    };
+    let first = make();
+    let (shared, again) = (adopt(&first), adopt(&first));
+    assert_eq!(shared.queue(), again.queue());
+    drop((first, again));
+    let second = make();
+    let (other, references) = (adopt(&second), || second.reference_count().expect("it counts"));
     setup.backend.synchronize().expect("all is done");
-    assert_eq!(queues(), before + 2, "the second and the third");
+    let buffer = DeviceBuffer::from_slice(&setup.device, shared.stream(), &[5_u32; 64]).expect("room");
+    assert_eq!(buffer.to_vec().expect("read"), [5; 64], "it is the shared queue's, without the program's reference");
+    assert_eq!(references(), 2, "the program's and the shared queue's");
+    let again = adopt(&second);
+    drop(other);
+    assert_eq!(references(), 2, "one more shares it");
+    drop(again);
+    // The device's own events of the queue go with its next use, and the driver's threads let go a moment later.
+    drop((shared, buffer));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while references() > 1 {
+        assert!(Instant::now() < deadline, "the program's alone");
+        let stream = setup.device.stream().expect("a stream");
+        drop(DeviceBuffer::from_slice(&setup.device, &stream, &[5_u32; 64]).expect("room"));
+        setup.backend.synchronize().expect("all is done");
+    }
+    // One that was named besides may be another's stream, and stays.
+    let shared = adopt(&second);
+    assert!(name(&shared) > 2, "an id is given once");
+    drop(shared);
+    setup.backend.synchronize().expect("all is done");
+    assert!(references() >= 2, "it is still known");
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn program(test: &str, memory: OpenClMemory) -> Option<Setup> {
 impl Setup {
     pub fn queue(&self) -> (Arc<CommandQueue>, SharedQueue) {
         // SAFETY: the device is one of the context's.
-        let queue = unsafe { CommandQueue::create_with_properties(&self.context, self.backend.device_id(), 0, 0) };
+        let queue = unsafe { CommandQueue::create(&self.context, self.backend.device_id(), 0) };
         let queue = Arc::new(queue.expect("a queue"));
         // SAFETY: the queue lives as long as the `Arc` that is passed along.
         let shared = unsafe { SharedQueue::adopt(&self.device, &self.backend, queue.get(), Arc::clone(&queue)) };
