@@ -151,6 +151,10 @@ impl VulkanAllocation {
 
 impl Drop for VulkanAllocation {
     fn drop(&mut self) {
+        if !self.pools.process.is_current() {
+            // The memory is the parent's, and a thread of it may have a lock.
+            return;
+        }
         match self.origin {
             AllocationOrigin::Block { pool, block } => self.pools.free(pool, block),
             // SAFETY: the object has no other owner; the user has destroyed what was bound to it.

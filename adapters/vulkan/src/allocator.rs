@@ -23,6 +23,7 @@ use ash::vk;
 use std::fmt;
 use std::sync::Arc;
 use terrace_core::{AllocError, Cause, Request, Stats, Violation};
+use terrace_device::{Fault, FaultReason};
 use terrace_guard::Process;
 
 /// What to allocate.
@@ -69,7 +70,7 @@ pub struct HeapShare {
 #[derive(Clone)]
 pub struct VulkanAllocator {
     pools: Arc<Pools>,
-    /// All types for [`MemoryLocation::Device`], `Upload` and `Readback`, the best first.
+    /// All types for [`MemoryUse::Device`], `Upload` and `Readback`, the best first.
     orders: Arc<[Box<[u32]>; 3]>,
 }
 
@@ -113,8 +114,34 @@ impl VulkanAllocator {
     /// One lock and a search of best fit, O(log of sizes); a call of Vulkan where no free memory fits.
     ///
     /// # Errors
-    /// [`AllocationError`]; nothing is allocated then.
+    /// [`AllocationError`]; nothing is allocated then. A description that names a buffer or an image is a
+    /// [`BadRequest`](AllocationError::BadRequest): pass it to [`allocate_dedicated`](Self::allocate_dedicated).
     pub fn allocate(&self, desc: &AllocationDesc) -> Result<VulkanAllocation, AllocationError> {
+        match desc.dedicated {
+            Dedicated::No => self.allocate_as(desc),
+            _ => Err(AllocationError::BadRequest(
+                "a buffer or an image is named to `allocate_dedicated`, which is unsafe",
+            )),
+        }
+    }
+
+    /// As [`allocate`](Self::allocate), also for a buffer or an image that is named, in a memory object of its own.
+    ///
+    /// # Errors
+    /// [`AllocationError`]; nothing is allocated then.
+    ///
+    /// # Safety
+    /// The buffer or image must be of this allocator's device, live and unbound, and the requirements its own.
+    pub unsafe fn allocate_dedicated(&self, desc: &AllocationDesc) -> Result<VulkanAllocation, AllocationError> {
+        self.allocate_as(desc)
+    }
+
+    /// A buffer or image that is named must be as [`allocate_dedicated`](Self::allocate_dedicated) asks.
+    fn allocate_as(&self, desc: &AllocationDesc) -> Result<VulkanAllocation, AllocationError> {
+        if !self.pools.process.is_current() {
+            // Before any lock: a thread of the parent may have it.
+            return Err(AllocationError::Driver(Fault::of("vkAllocateMemory", FaultReason::Forked)));
+        }
         let wanted = desc.requirements;
         if wanted.size == 0 || !wanted.alignment.is_power_of_two() {
             return Err(AllocationError::BadRequest("at least one byte, and an alignment that is a power of two"));
@@ -226,6 +253,9 @@ impl VulkanAllocator {
         linear: bool,
     ) -> Result<VulkanAllocation, AllocationError> {
         let objects = &self.pools.objects;
+        if !self.pools.process.is_current() {
+            return Err(AllocationError::Driver(Fault::of("vkBindBufferMemory", FaultReason::Forked)));
+        }
         // SAFETY: the caller's promise.
         let wanted = unsafe { objects.driver.requirements(resource) };
         // A wish is granted while half of the objects are left.
@@ -239,7 +269,14 @@ impl VulkanAllocator {
             Resource::Buffer(buffer) => Dedicated::Buffer(buffer),
             Resource::Image(image) => Dedicated::Image(image),
         };
-        let allocation = self.allocate(&AllocationDesc { requirements: wanted.memory, usage, linear, dedicated })?;
+        let desc = AllocationDesc { requirements: wanted.memory, usage, linear, dedicated };
+        let allocation = match self.allocate_as(&desc) {
+            // It was a wish only.
+            Err(AllocationError::OutOfMemory { .. }) if own && wanted.dedicated != Wish::Requires => {
+                self.allocate_as(&AllocationDesc { dedicated: Dedicated::No, ..desc })?
+            }
+            allocated => allocated?,
+        };
         // SAFETY: the caller's promise; the allocation is as the requirements ask, and nothing else has it.
         unsafe { objects.driver.bind(resource, allocation.memory(), allocation.offset()) }?;
         Ok(allocation)
@@ -252,9 +289,9 @@ impl VulkanAllocator {
         drop(allocation);
     }
 
-    /// Gives all memory objects without a live block back to Vulkan; returns their bytes.
+    /// Gives all memory objects without a live block back to Vulkan; returns their bytes. Nothing in a forked child.
     pub fn trim(&self) -> u64 {
-        self.pools.trim()
+        if self.pools.process.is_current() { self.pools.trim() } else { 0 }
     }
 
     /// Memory types, heaps and limits of the device.
@@ -273,7 +310,7 @@ impl VulkanAllocator {
 
     /// Counters of all pools together; without memory objects that have one owner.
     pub fn stats(&self) -> Stats {
-        self.pools.stats()
+        if self.pools.process.is_current() { self.pools.stats() } else { Stats::default() }
     }
 
     /// Memory objects that exist, those with one owner included.

@@ -15,6 +15,7 @@ use terrace_core::{
 };
 use terrace_device::store::HeapStore;
 use terrace_device::{Fault, FaultReason};
+use terrace_guard::Process;
 
 /// Sizes and offsets are multiples of this: no smaller than any `nonCoherentAtomSize`, which is 256 at most.
 const GRANULE: u64 = 256;
@@ -52,6 +53,8 @@ pub(crate) struct Pools {
     /// Before `objects`: pools give theirs back.
     pools: Box<[OnceLock<Mutex<TypePool>>]>,
     pub objects: Arc<Objects>,
+    /// The process that made it: in a forked child no lock is touched.
+    pub process: Process,
     options: AllocatorOptions,
     /// Whether linear and optimal resources have pools of their own.
     apart: bool,
@@ -119,7 +122,7 @@ impl Pools {
     pub fn new(table: MemoryTable, driver: Box<dyn MemoryDriver>, options: AllocatorOptions) -> Self {
         let apart = table.buffer_image_granularity > GRANULE;
         let pools = (0..table.types.len() * 2).map(|_| OnceLock::new()).collect();
-        Self { pools, objects: Arc::new(Objects::new(table, driver)), options, apart }
+        Self { pools, objects: Arc::new(Objects::new(table, driver)), process: Process::current(), options, apart }
     }
 
     /// Allocates a part of a memory object; returns its pool, the block and the object.

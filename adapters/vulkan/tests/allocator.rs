@@ -2,9 +2,12 @@
 
 mod validated;
 
-use ash::vk;
-use terrace_device::{Backend, RawStream};
-use terrace_vulkan::{AllocatorOptions, MemoryUse, VulkanAllocation, VulkanAllocator, VulkanBackend};
+use ash::vk::{self, Handle};
+use terrace_device::{Backend, FaultReason, RawStream};
+use terrace_vulkan::{
+    AllocationDesc, AllocationError, AllocatorOptions, Dedicated, MemoryUse, VulkanAllocation, VulkanAllocator,
+    VulkanBackend,
+};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
 #[path = "../examples/buffers.rs"]
@@ -227,4 +230,40 @@ fn threads_share_an_allocator() {
 #[test]
 fn the_validation_layer_finds_nothing() {
     validated::finds_nothing("the_validation_layer_finds_nothing");
+}
+
+/// In a child of the process no lock is touched and nothing is given out, since the parent gives it out too.
+#[cfg(unix)]
+#[test]
+fn a_forked_child_gets_no_memory() {
+    let Some((_vulkan, allocator)) = opened("a_forked_child_gets_no_memory") else { return };
+    let requirements = vk::MemoryRequirements { size: 1 << 20, alignment: 256, memory_type_bits: u32::MAX };
+    let desc = AllocationDesc { requirements, usage: MemoryUse::Device, linear: true, dedicated: Dedicated::No };
+    let (kept, freed) = (allocator.allocate(&desc).expect("memory"), allocator.allocate(&desc).expect("memory"));
+    drop(freed);
+    // SAFETY: the child calls what is tested, which waits for no other thread, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = allocator.allocate(&desc);
+        let forked = matches!(&refused, Err(AllocationError::Driver(fault)) if fault.reason == FaultReason::Forked);
+        drop(kept);
+        let quiet = allocator.trim() == 0 && allocator.stats().live_blocks == 0;
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!(forked && quiet))) };
+    }
+    let mut status = -1;
+    // SAFETY: a child of ours; the out parameter lives through the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!((status, allocator.stats().live_blocks), (0, 1));
+}
+
+/// A handle that nobody vouches for is not passed to the driver.
+#[test]
+fn a_named_buffer_needs_a_promise() {
+    let Some((_vulkan, allocator)) = opened("a_named_buffer_needs_a_promise") else { return };
+    let requirements = vk::MemoryRequirements { size: 1 << 20, alignment: 256, memory_type_bits: u32::MAX };
+    let dedicated = Dedicated::Buffer(vk::Buffer::from_raw(0xdead));
+    let refused =
+        allocator.allocate(&AllocationDesc { requirements, usage: MemoryUse::Device, linear: true, dedicated });
+    assert!(matches!(&refused, Err(AllocationError::BadRequest(rule)) if rule.contains("allocate_dedicated")));
 }

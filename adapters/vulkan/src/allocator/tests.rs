@@ -136,8 +136,8 @@ fn no_more_objects_than_the_device_permits() {
     assert_eq!((allocator.objects(), numbers.state().live.len()), (0, 0));
     let own =
         |at| AllocationDesc { dedicated: Dedicated::Buffer(vk::Buffer::from_raw(at)), ..desc(256, MemoryUse::Device) };
-    let kept: Vec<_> = (1..=256).map(|at| allocator.allocate(&own(at)).expect("an object is left")).collect();
-    let error = allocator.allocate(&own(257)).expect_err("no object is left");
+    let kept: Vec<_> = (1..=256).map(|at| allocator.allocate_as(&own(at)).expect("an object is left")).collect();
+    let error = allocator.allocate_as(&own(257)).expect_err("no object is left");
     let AllocationError::OutOfMemory { fault: Some(fault), .. } = error else { panic!("{error:?}") };
     assert_eq!(fault.call, "maxMemoryAllocationCount");
     drop(kept);
@@ -201,7 +201,7 @@ fn flushes_are_whole_atoms_of_one_block() {
     // An object of its own may end within an atom.
     let own =
         AllocationDesc { dedicated: Dedicated::Buffer(vk::Buffer::from_raw(1)), ..desc(200, MemoryUse::Readback) };
-    allocator.allocate(&own).expect("room").flush(0, 200).expect("inside");
+    allocator.allocate_as(&own).expect("room").flush(0, 200).expect("inside");
     assert_eq!(numbers.state().flushed.last().map(|range| range.bytes), Some(200));
     // Coherent memory needs none, memory that the host does not see has none.
     let before = numbers.state().flushed.len();
