@@ -125,7 +125,9 @@ impl VulkanAllocator {
         }
     }
 
-    /// As [`allocate`](Self::allocate), also for a buffer or an image that is named, in a memory object of its own.
+    /// As [`allocate`](Self::allocate), also for a buffer or an image that is named.
+    ///
+    /// It gets a memory object of its own.
     ///
     /// # Errors
     /// [`AllocationError`]; nothing is allocated then.
@@ -289,7 +291,9 @@ impl VulkanAllocator {
         drop(allocation);
     }
 
-    /// Gives all memory objects without a live block back to Vulkan; returns their bytes. Nothing in a forked child.
+    /// Gives all memory objects without a live block back to Vulkan; returns their bytes.
+    ///
+    /// Nothing in a forked child.
     pub fn trim(&self) -> u64 {
         if self.pools.process.is_current() { self.pools.trim() } else { 0 }
     }
