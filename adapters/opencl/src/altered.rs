@@ -52,7 +52,7 @@ unsafe extern "system" fn failed_wait(count: u32, events: *const ClHandle) -> Cl
     if CALLS.replace(CALLS.get().saturating_sub(1)) > 0 { -5 } else { waited }
 }
 
-/// Once the driver has the command that ends its map, pinned memory is gone: no later call may be given it.
+/// Once the command that unmaps it is queued, pinned memory is gone: no later call may name it.
 #[test]
 fn pinned_memory_is_gone_once_its_unmap_is_queued() {
     let change = |functions: &mut Functions| functions.core.clWaitForEvents = failed_wait;

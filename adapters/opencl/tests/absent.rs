@@ -108,7 +108,7 @@ impl Drop for Folder {
 #[cfg(target_os = "linux")]
 fn no_library_is_an_error_that_says_what_to_install() {
     let folder = Folder::new("absent");
-    // Not a literal, which the copy would have twice.
+    // Made of `NAME` at run time: as a literal it would stand in the copied program already.
     let absent = NAME.replace("Open", "None");
     let said = child(&folder.copy(&own(), "program", NAME.as_bytes(), absent.as_bytes()), &[]);
     assert_eq!(said.matches("told: no OpenCL: libNoneCL.so.1 cannot be loaded (").count(), 3, "{said}");
