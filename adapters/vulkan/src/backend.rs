@@ -72,6 +72,7 @@ unsafe impl Backend for VulkanBackend {
     }
 
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        self.shared.check("stream")?;
         self.shared.stream(stream).map(|_| Some(stream.0))
     }
 
@@ -127,7 +128,7 @@ unsafe impl Backend for VulkanBackend {
         self.shared.check("vkQueueSubmit")?;
         let stream: Arc<_> = self.shared.stream(stream)?;
         if let Some((after, value)) = self.shared.event(event)? {
-            stream.order(&after, value);
+            stream.order(self.device(), &after, value)?;
         }
         Ok(())
     }

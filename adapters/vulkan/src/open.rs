@@ -6,9 +6,9 @@
 use crate::driver::AshDriver;
 use crate::error::VulkanError;
 use crate::fault::fault;
-use crate::library;
+use crate::library::{NEEDED, OwnedDevice};
 use crate::objects::Objects;
-use crate::regions::usage;
+use crate::regions::{buffer_usage, usage};
 use crate::table::{MemoryTable, MemoryUse};
 use crate::vulkan::{Shared, VulkanBackend};
 use ash::vk;
@@ -20,47 +20,12 @@ use terrace_guard::Process;
 /// Queues that streams share, at most.
 const QUEUES: u32 = 8;
 
-/// The oldest version that serves, of device and instance.
-const NEEDED: u32 = vk::API_VERSION_1_2;
-
-/// An instance, destroyed when it is dropped unless it was taken.
-struct OwnInstance {
-    entry: ash::Entry,
-    instance: Option<ash::Instance>,
-}
-
-impl OwnInstance {
-    fn create() -> Result<Self, VulkanError> {
-        let entry = library::load()?;
-        let app = vk::ApplicationInfo::default().application_name(c"terrace").api_version(NEEDED);
-        // SAFETY: the library has the function; the structures live through the call.
-        let made = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) };
-        let instance = made.map_err(|code| match code {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
-            code => fault("vkCreateInstance", code).into(),
-        })?;
-        // Without its functions it cannot be destroyed either.
-        library::check_instance(&entry, instance.handle())?;
-        Ok(Self { entry, instance: Some(instance) })
-    }
-
-    fn devices(&self) -> Result<Vec<vk::PhysicalDevice>, VulkanError> {
-        let Some(instance) = &self.instance else { return Ok(Vec::new()) };
-        // SAFETY: the instance is live.
-        unsafe { instance.enumerate_physical_devices() }.map_err(|code| match code {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
-            code => fault("vkEnumeratePhysicalDevices", code).into(),
-        })
-    }
-}
-
-impl Drop for OwnInstance {
-    fn drop(&mut self) {
-        if let Some(instance) = self.instance.take() {
-            // SAFETY: nothing of it is left.
-            unsafe { instance.destroy_instance(None) };
-        }
-    }
+fn devices(instance: &ash::Instance) -> Result<Vec<vk::PhysicalDevice>, VulkanError> {
+    // SAFETY: the instance is live.
+    unsafe { instance.enumerate_physical_devices() }.map_err(|code| match code {
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
+        code => fault("vkEnumeratePhysicalDevices", code).into(),
+    })
 }
 
 /// What was found out about a physical device.
@@ -71,6 +36,8 @@ struct DeviceProbe {
     family: u32,
     queues: u32,
     device_address: bool,
+    /// Whether the driver is one over another interface, which leaves parts out.
+    portability: bool,
     /// Of memory that is imported, in bytes; 0 without the extension.
     import_atom: u64,
 }
@@ -83,18 +50,18 @@ impl VulkanBackend {
     /// # Errors
     /// [`VulkanError`] names what is missing and what to do about it.
     pub fn open(ordinal: u32) -> Result<Self, VulkanError> {
-        let mut own = OwnInstance::create()?;
-        let devices = own.devices()?;
+        let mut own = OwnedDevice::new()?;
+        let instance = own.instance.clone();
+        let devices = devices(&instance)?;
         let found = devices.len() as u32;
         let physical = *devices.get(ordinal as usize).ok_or(VulkanError::NoDevice { ordinal, found })?;
-        let Some(instance) = own.instance.clone() else { return Err(VulkanError::NoDriver) };
         let found = DeviceProbe::look(&instance, physical)?;
         // SAFETY: the instance is of version 1.2, and so is the device: `look` refuses others.
         let table = unsafe { MemoryTable::of(&instance, physical) };
         let device = found.create_device(&instance, physical, table.budget)?;
-        // Without its functions it cannot be destroyed either.
-        library::check_device(&instance, device.handle())?;
-        let imports = (found.import_atom > 0).then(|| ash::ext::external_memory_host::Device::new(&instance, &device));
+        let importing = (found.import_atom > 0).then_some(c"vkGetMemoryHostPointerPropertiesEXT");
+        own.add(device.clone(), importing.as_slice())?;
+        let imports = importing.map(|_| ash::ext::external_memory_host::Device::new(&instance, &device));
         let queues = (0..found.queues).map(|at| {
             // SAFETY: the device was created with this many queues of the family.
             let queue = unsafe { device.get_device_queue(found.family, at) };
@@ -105,16 +72,12 @@ impl VulkanBackend {
         let description = found.describe(ordinal, &table);
         let driver = AshDriver { instance, physical, device, budget, device_address, process };
         let objects = Objects::new(table, Box::new(driver.clone()));
-        // From here on the instance goes with the device.
-        own.instance = None;
-        let (entry, family, atom) = (own.entry.clone(), found.family, found.import_atom);
-        let shared = Shared::new(entry, driver, objects, description, family, queues, imports, atom);
+        let (family, atom) = (found.family, found.import_atom);
+        let shared = Shared::new(own, driver, objects, description, family, queues, imports, atom);
         let patterns: Vec<u8> = (0..=u8::MAX).flat_map(|value| [value; 4]).collect();
-        if let Some(usage) = usage(MemoryKind::Pinned) {
-            let region = shared.make_region(usage, patterns.len() as u64)?;
-            shared.write_region(&region, &patterns);
-            let _ = shared.patterns.set(region);
-        }
+        let region = shared.make_region(MemoryKind::Pinned, patterns.len() as u64)?;
+        shared.write_region(&region, &patterns);
+        let _ = shared.patterns.set(region);
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -123,7 +86,7 @@ impl VulkanBackend {
     /// # Errors
     /// [`VulkanError`] if there is no library or no driver.
     pub fn count() -> Result<u32, VulkanError> {
-        Ok(OwnInstance::create()?.devices()?.len() as u32)
+        Ok(devices(&OwnedDevice::new()?.instance)?.len() as u32)
     }
 }
 
@@ -151,7 +114,9 @@ impl DeviceProbe {
         let mut host = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
         let mut more = vk::PhysicalDeviceProperties2::default().push_next(&mut driver);
-        let imports = has_extension(instance, physical, ash::ext::external_memory_host::NAME);
+        let device_address = features.buffer_device_address == vk::TRUE;
+        let imports = has_extension(instance, physical, ash::ext::external_memory_host::NAME)
+            && can_import(instance, physical, device_address);
         if imports {
             more = more.push_next(&mut host);
         }
@@ -169,7 +134,8 @@ impl DeviceProbe {
             kind: properties.device_type,
             family,
             queues: of.queue_count.min(QUEUES),
-            device_address: features.buffer_device_address == vk::TRUE,
+            device_address,
+            portability: has_extension(instance, physical, ash::khr::portability_subset::NAME),
             import_atom: if imports { host.min_imported_host_pointer_alignment } else { 0 },
         })
     }
@@ -188,7 +154,9 @@ impl DeviceProbe {
             .buffer_device_address(self.device_address);
         let budget = budget.then_some(ash::ext::memory_budget::NAME.as_ptr());
         let imports = (self.import_atom > 0).then_some(ash::ext::external_memory_host::NAME.as_ptr());
-        let extensions: Vec<_> = budget.into_iter().chain(imports).collect();
+        // Where a device lists it, it must be enabled.
+        let portability = self.portability.then_some(ash::khr::portability_subset::NAME.as_ptr());
+        let extensions: Vec<_> = budget.into_iter().chain(imports).chain(portability).collect();
         let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&extensions);
         // SAFETY: family, features and extensions are those that the device has; the structures live through the call.
         let made = unsafe { instance.create_device(physical, &info.push_next(&mut features), None) };
@@ -216,7 +184,7 @@ impl DeviceProbe {
         add(
             self.import_atom > 0,
             Capabilities::REGISTRATION,
-            "no registration: VK_EXT_external_memory_host is missing",
+            "no registration: VK_EXT_external_memory_host is missing, or imports no buffers",
         );
         if shares {
             capabilities |= Capabilities::INTEGRATED;
@@ -244,4 +212,16 @@ fn has_extension(instance: &ash::Instance, physical: vk::PhysicalDevice, name: &
     // SAFETY: a device of the live instance.
     let all = unsafe { instance.enumerate_device_extension_properties(physical) }.unwrap_or_default();
     all.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name))
+}
+
+/// Whether memory of the process can back a buffer as this crate makes them.
+fn can_import(instance: &ash::Instance, physical: vk::PhysicalDevice, device_address: bool) -> bool {
+    use vk::ExternalMemoryFeatureFlags as Flags;
+    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(buffer_usage(device_address));
+    let info = info.handle_type(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+    let mut properties = vk::ExternalBufferProperties::default();
+    // SAFETY: a device of the live instance, which is of version 1.1 at least; the structures live through the call.
+    unsafe { instance.get_physical_device_external_buffer_properties(physical, &info, &mut properties) };
+    let features = properties.external_memory_properties.external_memory_features;
+    features.contains(Flags::IMPORTABLE) && !features.contains(Flags::DEDICATED_ONLY)
 }

@@ -4,6 +4,9 @@
 //! has; a refused call leaves nothing.
 //! Asks from below: [`Objects`] within the device's limits; `ObjectSpace` for addresses.
 
+#[cfg(test)]
+mod tests;
+
 use crate::driver::{MemoryDriver, ObjectRequest, Requirements, Resource};
 use crate::fault::fault;
 use crate::table::MemoryUse;
@@ -16,7 +19,7 @@ use vk::MemoryPropertyFlags as Flags;
 const ALIGN: u64 = 256;
 
 /// All that a program or this crate does with a buffer.
-fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
+pub(crate) fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
     let all = vk::BufferUsageFlags::TRANSFER_SRC
         | vk::BufferUsageFlags::TRANSFER_DST
         | vk::BufferUsageFlags::UNIFORM_TEXEL_BUFFER
@@ -45,13 +48,12 @@ pub(crate) fn usage(kind: MemoryKind) -> Option<MemoryUse> {
 impl Shared {
     /// Allocates a region; returns its address.
     pub fn take_region(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
-        let usage = usage(kind).ok_or(Fault::of("take", FaultReason::Unsupported))?;
         let full = Fault::of("take", FaultReason::OutOfMemory);
         let for_host = kind != MemoryKind::Device;
         // The driver may map memory at any multiple of 64.
         let padded = if for_host { bytes.checked_add(ALIGN) } else { Some(bytes) };
         let padded = padded.filter(|&padded| bytes > 0 && padded <= self.objects.table.max_object_bytes).ok_or(full)?;
-        let region = self.make_region(usage, padded)?;
+        let region = self.make_region(kind, padded)?;
         let address = if for_host {
             let address = region.object.mapped.next_multiple_of(ALIGN);
             let region = BoundRegion { shift: address - region.object.mapped, ..region };
@@ -67,10 +69,11 @@ impl Shared {
     }
 
     /// A buffer and memory for it, bound.
-    pub fn make_region(&self, usage: MemoryUse, bytes: u64) -> Result<BoundRegion, Fault> {
-        let (buffer, wanted) = self.make_buffer(bytes, None)?;
+    pub fn make_region(&self, kind: MemoryKind, bytes: u64) -> Result<BoundRegion, Fault> {
         let mut last = Fault::of("take", FaultReason::Unsupported);
-        for at in self.objects.table.candidates(wanted.memory.memory_type_bits, usage) {
+        let usage = usage(kind).ok_or(last)?;
+        let (buffer, wanted) = self.make_buffer(bytes, None)?;
+        for at in self.objects.table.pool_candidates(wanted.memory.memory_type_bits, usage) {
             match self.objects.take(at, wanted.memory.size, None) {
                 Ok(object) => return self.bound(BoundRegion { buffer, object, shift: 0, imported: false }),
                 Err(fault) => last = fault,
@@ -93,6 +96,9 @@ impl Shared {
         const CALL: &str = "vkGetMemoryHostPointerPropertiesEXT";
         let imports = self.imports.as_ref().ok_or(Fault::of(CALL, FaultReason::Unsupported))?;
         let refused = Fault::of("register", FaultReason::Other);
+        if bytes == 0 {
+            return Err(refused);
+        }
         let first = address & !(atom - 1);
         let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(atom)).ok_or(refused)?;
         let (kind, bytes_around) = (vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT, end - first);
@@ -114,7 +120,8 @@ impl Shared {
         let imported = imported.and_then(|&type_index| {
             let mut import = vk::ImportMemoryHostPointerInfoEXT::default().handle_type(kind).host_pointer(pointer);
             let request = ObjectRequest { type_index, bytes: bytes_around, ..ObjectRequest::default() };
-            self.driver.allocate_with(&request, Some(&mut import))
+            self.objects.count_one()?;
+            self.driver.allocate_with(&request, Some(&mut import)).inspect_err(|_| self.objects.uncount_one())
         });
         let object = imported.inspect_err(|_| {
             // SAFETY: made above, and nothing has it.
@@ -169,6 +176,7 @@ impl Shared {
         if region.imported {
             // SAFETY: the caller's promise; its buffer is gone.
             unsafe { self.driver.free(&region.object) };
+            self.objects.uncount_one();
         } else {
             // SAFETY: likewise.
             unsafe { self.objects.give_back(&region.object) };
