@@ -8,7 +8,8 @@ use ash::vk::{self, Handle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_device::{
-    Backend, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, MemoryPlace, RawEvent, RawStream,
+    Backend, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent,
+    RawStream,
 };
 
 impl Shared {
@@ -52,6 +53,41 @@ unsafe impl Backend for VulkanBackend {
         unsafe { self.shared.destroy_region(&region) };
         self.shared.out.fetch_sub(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64, Fault> {
+        self.shared.reserve_pages(bytes)
+    }
+
+    unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.unreserve_pages(address, bytes) }
+    }
+
+    fn create_handle(&self, bytes: u64) -> Result<PhysicalHandle, Fault> {
+        self.shared.create_page_memory(bytes)
+    }
+
+    unsafe fn release_handle(&self, handle: PhysicalHandle) -> Result<(), Fault> {
+        self.shared.release_page_memory(handle)
+    }
+
+    unsafe fn map(&self, address: u64, bytes: u64, handle: PhysicalHandle) -> Result<(), Fault> {
+        self.shared.map_pages(address, bytes, handle)
+    }
+
+    /// Binds all that was mapped in the range, by one call.
+    unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
+        if !peers.is_empty() {
+            return Err(Fault::of("allow", FaultReason::Unsupported));
+        }
+        // SAFETY: memory that was mapped is used by no work before this call.
+        unsafe { self.shared.bind_pages(address, bytes) }
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.unmap_pages(address, bytes) }
     }
 
     fn place(&self, address: u64) -> MemoryPlace {

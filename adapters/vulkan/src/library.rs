@@ -118,7 +118,7 @@ pub(crate) fn load_from(path: impl AsRef<OsStr>) -> Result<ash::Entry, VulkanErr
     // SAFETY: loading runs the initialisers of the system's Vulkan library, as every Vulkan program does.
     let loaded = unsafe { ash::Entry::load_from(path) };
     let entry = loaded.map_err(|error| VulkanError::NoLibrary { detail: error.to_string() })?;
-    check(&LIBRARY, |name| has_instance_function(&entry, vk::Instance::null(), name))?;
+    check(LIBRARY, |name| has_instance_function(&entry, vk::Instance::null(), name))?;
     Ok(entry)
 }
 
@@ -165,16 +165,20 @@ impl OwnedDevice {
         })?;
         let stays = !has_instance_function(&entry, instance.handle(), c"vkDestroyInstance");
         let own = Self { entry: ManuallyDrop::new(entry), instance, device: None, stays };
-        check(&INSTANCE, |name| has_instance_function(&own.entry, own.instance.handle(), name))?;
+        check(INSTANCE, |name| has_instance_function(&own.entry, own.instance.handle(), name))?;
         Ok(own)
     }
 
     /// Takes a device of the instance, and looks for its functions and those in `more`.
-    pub fn add(&mut self, device: ash::Device, more: &[&'static CStr]) -> Result<(), VulkanError> {
+    pub fn add(
+        &mut self,
+        device: ash::Device,
+        more: impl IntoIterator<Item = &'static CStr>,
+    ) -> Result<(), VulkanError> {
         let (instance, handle) = (&self.instance, device.handle());
         let has = |name: &CStr| has_device_function(instance, handle, name);
         self.stays = !has(c"vkDestroyDevice");
-        let checked = check(&DEVICE, has).and_then(|()| check(more, has));
+        let checked = check(DEVICE.into_iter().chain(more), has);
         self.device = Some(device);
         checked
     }
@@ -207,8 +211,8 @@ fn has_instance_function(entry: &ash::Entry, instance: vk::Instance, name: &CStr
     unsafe { entry.get_instance_proc_addr(instance, name.as_ptr()) }.is_some()
 }
 
-fn check(names: &[&'static CStr], has: impl Fn(&CStr) -> bool) -> Result<(), VulkanError> {
-    match names.iter().find(|name| !has(name)) {
+fn check(names: impl IntoIterator<Item = &'static CStr>, has: impl Fn(&CStr) -> bool) -> Result<(), VulkanError> {
+    match names.into_iter().find(|name| !has(name)) {
         Some(name) => Err(VulkanError::MissingFunction { name: name.to_str().unwrap_or_default() }),
         None => Ok(()),
     }

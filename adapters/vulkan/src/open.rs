@@ -9,6 +9,7 @@ use crate::fault::fault;
 use crate::library::{NEEDED, OwnedDevice};
 use crate::objects::Objects;
 use crate::regions::{buffer_usage, usage};
+use crate::sparse::{PAGE, SparseProbe, binding_family, features as features_for_pages};
 use crate::table::{MemoryTable, MemoryUse};
 use crate::vulkan::{Shared, VulkanBackend};
 use ash::vk;
@@ -40,6 +41,8 @@ struct DeviceProbe {
     portability: bool,
     /// Of memory that is imported, in bytes; 0 without the extension.
     import_atom: u64,
+    /// What it says about sparse binding, or what is missing.
+    sparse: Result<SparseProbe, &'static str>,
 }
 
 impl VulkanBackend {
@@ -60,7 +63,8 @@ impl VulkanBackend {
         let table = unsafe { MemoryTable::of(&instance, physical) };
         let device = found.create_device(&instance, physical, table.budget)?;
         let importing = (found.import_atom > 0).then_some(c"vkGetMemoryHostPointerPropertiesEXT");
-        own.add(device.clone(), importing.as_slice())?;
+        let binding = found.sparse.is_ok().then_some(c"vkQueueBindSparse");
+        own.add(device.clone(), importing.into_iter().chain(binding))?;
         let imports = importing.map(|_| ash::ext::external_memory_host::Device::new(&instance, &device));
         let queues = (0..found.queues).map(|at| {
             // SAFETY: the device was created with this many queues of the family.
@@ -78,7 +82,20 @@ impl VulkanBackend {
         let region = shared.make_region(MemoryKind::Pinned, patterns.len() as u64)?;
         shared.write_region(&region, &patterns);
         let _ = shared.patterns.set(region);
-        Ok(Self { shared: Arc::new(shared) })
+        let mut opened = Self { shared: Arc::new(shared) };
+        let tried = found.sparse.map_err(String::from);
+        let tried = tried.and_then(|sparse| opened.add_pages(sparse).map_err(|fault| fault.to_string()));
+        if let Some(shared) = Arc::get_mut(&mut opened.shared) {
+            let description = &mut shared.description;
+            match tried {
+                Ok(()) => {
+                    description.page_bytes = PAGE;
+                    description.capabilities |= Capabilities::PAGES;
+                }
+                Err(why) => description.notes.push(format!("no pages: memory comes in segments: {why}")),
+            }
+        }
+        Ok(opened)
     }
 
     /// The number of devices.
@@ -103,6 +120,7 @@ impl DeviceProbe {
         let mut all = vk::PhysicalDeviceFeatures2::default().push_next(&mut features);
         // SAFETY: as above; the structures live through the call.
         unsafe { instance.get_physical_device_features2(physical, &mut all) };
+        let oldest = all.features;
         if features.timeline_semaphore == vk::FALSE {
             return Err(too_old("timeline semaphores"));
         }
@@ -120,8 +138,14 @@ impl DeviceProbe {
         if imports {
             more = more.push_next(&mut host);
         }
+        let mut buffers = vk::PhysicalDeviceMaintenance4Properties { max_buffer_size: u64::MAX, ..Default::default() };
+        if has_extension(instance, physical, ash::khr::maintenance4::NAME) {
+            more = more.push_next(&mut buffers);
+        }
         // SAFETY: as above.
         unsafe { instance.get_physical_device_properties2(physical, &mut more) };
+        let (space, largest) = (properties.limits.sparse_address_space_size, buffers.max_buffer_size);
+        let sparse = binding_family(&oldest, &families, family).map(|family| SparseProbe { family, space, largest });
         let text = |text: &[std::ffi::c_char]| {
             let bytes: Vec<u8> = text.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
             String::from_utf8_lossy(&bytes).into_owned()
@@ -136,6 +160,7 @@ impl DeviceProbe {
             queues: of.queue_count.min(QUEUES),
             device_address,
             portability: has_extension(instance, physical, ash::khr::portability_subset::NAME),
+            sparse,
             import_atom: if imports { host.min_imported_host_pointer_alignment } else { 0 },
         })
     }
@@ -147,8 +172,13 @@ impl DeviceProbe {
         budget: bool,
     ) -> Result<ash::Device, VulkanError> {
         let priorities = vec![1.0; self.queues as usize];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(self.family).queue_priorities(&priorities)];
+        let of = |family, queues| {
+            vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities[..queues])
+        };
+        let mut queues = vec![of(self.family, priorities.len())];
+        // The queue that binds, unless it is one of the streams'.
+        queues
+            .extend(self.sparse.ok().filter(|sparse| sparse.family != self.family).map(|sparse| of(sparse.family, 1)));
         let mut features = vk::PhysicalDeviceVulkan12Features::default()
             .timeline_semaphore(true)
             .buffer_device_address(self.device_address);
@@ -157,7 +187,9 @@ impl DeviceProbe {
         // Where a device lists it, it must be enabled.
         let portability = self.portability.then_some(ash::khr::portability_subset::NAME.as_ptr());
         let extensions: Vec<_> = budget.into_iter().chain(imports).chain(portability).collect();
+        let oldest = self.sparse.map_or_else(|_| vk::PhysicalDeviceFeatures::default(), |_| features_for_pages());
         let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&extensions);
+        let info = info.enabled_features(&oldest);
         // SAFETY: family, features and extensions are those that the device has; the structures live through the call.
         let made = unsafe { instance.create_device(physical, &info.push_next(&mut features), None) };
         made.map_err(|code| fault("vkCreateDevice", code).into())
@@ -167,7 +199,7 @@ impl DeviceProbe {
         let has = |kind| usage(kind).is_some_and(|usage| !table.candidates(u32::MAX, usage).is_empty());
         let shares = matches!(self.kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU);
         let mut capabilities = Capabilities::STREAM_NAMES | Capabilities::BATCHES;
-        let mut notes = vec!["no pages: memory comes in segments".into()];
+        let mut notes = Vec::new();
         let mut add = |there, capability, note: &str| {
             if there { capabilities |= capability } else { notes.push(note.into()) }
         };

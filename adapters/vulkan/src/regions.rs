@@ -7,16 +7,19 @@
 #[cfg(test)]
 mod tests;
 
-use crate::driver::{MemoryDriver, ObjectRequest, Requirements, Resource};
+use crate::driver::{MemoryDriver, MemoryObject, ObjectRequest, Requirements, Resource};
 use crate::fault::fault;
 use crate::table::MemoryUse;
-use crate::vulkan::{BoundRegion, Shared};
+use crate::vulkan::{Backing, BoundRegion, Shared};
 use ash::vk;
 use terrace_device::{Fault, FaultReason, MemoryKind};
 use vk::MemoryPropertyFlags as Flags;
 
 /// Regions begin at multiples of this where the host sees them; elsewhere at larger ones.
 const ALIGN: u64 = 256;
+
+/// A buffer whose memory is Vulkan's own.
+pub(crate) const NO_IMPORT: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::empty();
 
 /// All that a program or this crate does with a buffer.
 pub(crate) fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
@@ -70,20 +73,24 @@ impl Shared {
 
     /// A buffer and memory for it, bound.
     pub fn make_region(&self, kind: MemoryKind, bytes: u64) -> Result<BoundRegion, Fault> {
+        let usage = usage(kind).ok_or(Fault::of("take", FaultReason::Unsupported))?;
+        let (buffer, wanted) = self.make_buffer(bytes, vk::BufferCreateFlags::empty(), NO_IMPORT)?;
+        let object = self.take_object(wanted.memory.memory_type_bits, usage, wanted.memory.size).inspect_err(|_| {
+            // SAFETY: made above, and nothing has it.
+            unsafe { self.driver.device.destroy_buffer(buffer, None) };
+        })?;
+        self.bound(BoundRegion { buffer, object, shift: 0, backing: Backing::Object })
+    }
+
+    /// A memory object of the first type that has room.
+    pub fn take_object(&self, type_bits: u32, usage: MemoryUse, bytes: u64) -> Result<MemoryObject, Fault> {
         let mut last = Fault::of("take", FaultReason::Unsupported);
-        let usage = usage(kind).ok_or(last)?;
-        let (buffer, wanted) = self.make_buffer(bytes, None)?;
-        for at in self.objects.table.pool_candidates(wanted.memory.memory_type_bits, usage) {
-            match self.objects.take(at, wanted.memory.size, None) {
-                Ok(object) => return self.bound(BoundRegion { buffer, object, shift: 0, imported: false }),
-                Err(fault) => last = fault,
-            }
-            if last.reason != FaultReason::OutOfMemory {
-                break;
+        for at in self.objects.table.pool_candidates(type_bits, usage) {
+            match self.objects.take(at, bytes, None) {
+                Err(fault) if fault.reason == FaultReason::OutOfMemory => last = fault,
+                done => return done,
             }
         }
-        // SAFETY: made above, and nothing has it.
-        unsafe { self.driver.device.destroy_buffer(buffer, None) };
         Err(last)
     }
 
@@ -108,7 +115,7 @@ impl Shared {
         // SAFETY: the device has the extension; the structure lives through the call; the pages are the process's.
         let found = unsafe { get(self.driver.device.handle(), kind, pointer, &mut properties) };
         found.result().map_err(|code| fault(CALL, code))?;
-        let (buffer, wanted) = self.make_buffer(bytes_around, Some(kind))?;
+        let (buffer, wanted) = self.make_buffer(bytes_around, vk::BufferCreateFlags::empty(), kind)?;
         let bits = wanted.memory.memory_type_bits & properties.memory_type_bits;
         let required = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
         let types =
@@ -127,7 +134,7 @@ impl Shared {
             // SAFETY: made above, and nothing has it.
             unsafe { self.driver.device.destroy_buffer(buffer, None) };
         })?;
-        let region = self.bound(BoundRegion { buffer, object, shift: address - first, imported: true })?;
+        let region = self.bound(BoundRegion { buffer, object, shift: address - first, backing: Backing::Import })?;
         if self.space.insert_at(region, address, bytes) {
             return Ok(());
         }
@@ -136,15 +143,18 @@ impl Shared {
         Err(refused)
     }
 
-    fn make_buffer(
+    /// A buffer without memory; `import`: from what its memory will be imported.
+    pub fn make_buffer(
         &self,
         bytes: u64,
-        import: Option<vk::ExternalMemoryHandleTypeFlags>,
+        flags: vk::BufferCreateFlags,
+        import: vk::ExternalMemoryHandleTypeFlags,
     ) -> Result<(vk::Buffer, Requirements), Fault> {
         self.driver.check_process("vkCreateBuffer")?;
-        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(import.unwrap_or_default());
-        let mut info = vk::BufferCreateInfo::default().size(bytes).usage(buffer_usage(self.driver.device_address));
-        if import.is_some() {
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(import);
+        let mut info = vk::BufferCreateInfo::default().flags(flags).size(bytes);
+        info = info.usage(buffer_usage(self.driver.device_address));
+        if import != NO_IMPORT {
             info = info.push_next(&mut external);
         }
         // SAFETY: the device is live; the structures live through the call; the size is not 0.
@@ -173,13 +183,15 @@ impl Shared {
         }
         // SAFETY: the caller's promise.
         unsafe { self.driver.device.destroy_buffer(region.buffer, None) };
-        if region.imported {
+        match region.backing {
             // SAFETY: the caller's promise; its buffer is gone.
-            unsafe { self.driver.free(&region.object) };
-            self.objects.uncount_one();
-        } else {
-            // SAFETY: likewise.
-            unsafe { self.objects.give_back(&region.object) };
+            Backing::Object => unsafe { self.objects.give_back(&region.object) },
+            Backing::Import => {
+                // SAFETY: likewise.
+                unsafe { self.driver.free(&region.object) };
+                self.objects.uncount_one();
+            }
+            Backing::Pages => {}
         }
     }
 

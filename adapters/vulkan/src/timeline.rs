@@ -20,7 +20,7 @@ use crate::fault::fault;
 use ash::vk;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_device::Fault;
+use terrace_device::{Fault, FaultReason};
 
 /// Streams that a submission waits for, at most about.
 const MOST_WAITS: usize = 32;
@@ -206,6 +206,33 @@ impl StreamTimeline {
         let waits = work.waits.drain(..).map(|(stream, _)| stream).collect();
         work.in_flight.push_back(QueueSubmission { value: work.value, command, _waits: waits });
         Ok(())
+    }
+
+    /// Binds memory to parts of a sparse buffer, and waits until it is.
+    ///
+    /// # Safety
+    /// The queue must bind; the buffer and the memory must be live, the binds inside both, and in use by no work in flight.
+    pub unsafe fn bind(
+        &self,
+        device: &ash::Device,
+        buffer: vk::Buffer,
+        binds: &[vk::SparseMemoryBind],
+    ) -> Result<(), Fault> {
+        let mut work = self.lock();
+        let (semaphores, last, next) = ([self.semaphore], [work.value], [work.value + 1]);
+        let mut timeline =
+            vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&last).signal_semaphore_values(&next);
+        let buffers = [vk::SparseBufferMemoryBindInfo::default().buffer(buffer).binds(binds)];
+        let info = vk::BindSparseInfo::default().wait_semaphores(&semaphores).signal_semaphores(&semaphores);
+        let info = [info.buffer_binds(&buffers).push_next(&mut timeline)];
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the queue is used under its lock; the structures live through the call; the rest is the caller's promise.
+        let submitted = unsafe { device.queue_bind_sparse(*queue, &info, vk::Fence::null()) };
+        drop(queue);
+        submitted.map_err(|code| fault("vkQueueBindSparse", code))?;
+        work.value += 1;
+        // It will be done, and nothing says when: no caller could go on as if it were refused.
+        self.wait(device, work.value).map_err(|fault| Fault { reason: FaultReason::Lost, ..fault })
     }
 
     // The work is consistent between any two statements.

@@ -8,6 +8,7 @@ use crate::driver::{AshDriver, MemoryObject};
 use crate::fault::fault;
 use crate::library::OwnedDevice;
 use crate::objects::Objects;
+use crate::sparse::SparsePages;
 use crate::timeline::StreamTimeline;
 use ash::vk;
 use std::collections::HashMap;
@@ -40,15 +41,25 @@ pub struct VulkanBackend {
 /// When an event is complete: its stream has reached a value. `None`: not recorded yet.
 pub(crate) type Moment = Option<(Arc<StreamTimeline>, u64)>;
 
-/// Memory at an address: a buffer bound to a memory object of its own.
+/// Memory at an address: a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundRegion {
     pub buffer: vk::Buffer,
     pub object: MemoryObject,
     /// Offset in the buffer of the region's first byte.
     pub shift: u64,
-    /// Memory of the process that the device was given, not counted among the device's objects.
-    pub imported: bool,
+    pub backing: Backing,
+}
+
+/// The memory of a region's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// A memory object of the region's own.
+    Object,
+    /// As `Object`, over memory of the process, which is of no heap.
+    Import,
+    /// None of its own: it is address space, in which pages are bound.
+    Pages,
 }
 
 /// What all handles of a device share.
@@ -66,6 +77,8 @@ pub(crate) struct Shared {
     pub out: AtomicU64,
     /// Four bytes of each value, for the ends of fills that are no whole words; set once the device is open.
     pub patterns: std::sync::OnceLock<BoundRegion>,
+    /// Where the device binds sparse buffers; set once the device is open.
+    pub pages: Option<SparsePages>,
     streams: RwLock<HashMap<u64, Arc<StreamTimeline>>>,
     /// Streams that were destroyed, and may be in flight.
     retired: Mutex<Vec<Arc<StreamTimeline>>>,
@@ -148,6 +161,7 @@ impl Shared {
             space: ObjectSpace::new(),
             out: AtomicU64::new(0),
             patterns: std::sync::OnceLock::new(),
+            pages: None,
             streams: RwLock::default(),
             retired: Mutex::default(),
             events: Mutex::default(),
@@ -161,7 +175,8 @@ impl Shared {
         self.driver.check_process(call)
     }
 
-    fn name(&self) -> u64 {
+    /// A number that was never used.
+    pub fn name(&self) -> u64 {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -256,7 +271,7 @@ impl Drop for Shared {
         }
         let streams = self.all_streams();
         self.events().clear();
-        for stream in &streams {
+        for stream in streams.iter().map(|stream| &**stream).chain(self.pages.as_ref().map(|pages| &pages.binds)) {
             // SAFETY: all work is done, and no handle of the device is left.
             unsafe { stream.destroy(&device) };
         }

@@ -6,6 +6,11 @@ mod library;
 use terrace_device::{Backend, Capabilities, Device, DeviceError, DeviceOptions, MemoryKind};
 use terrace_vulkan::VulkanBackend;
 
+/// Whether this is the process that runs the test once more.
+fn is_child() -> bool {
+    std::env::var_os(library::CHILD).is_some()
+}
+
 /// The lines of the child that tell calls, and what it told itself.
 fn told(test: &str, variables: &[(&str, &str)]) -> Option<Vec<String>> {
     let text = library::run(test, &["--exact", test], variables)?;
@@ -23,6 +28,9 @@ fn is_loaded() -> bool {
     std::fs::read_to_string("/proc/self/maps").expect("Linux has it").contains("/terrace-between-")
 }
 
+/// What differs, what is told of it, the calls after those that create, and whether the library is there at the end.
+type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a [&'a str], &'a str);
+
 /// Tells how opening went, and whether the library is there afterwards.
 fn open_and_tell() {
     let told = VulkanBackend::open(0).map_or_else(|error| error.to_string(), |_| "open".into());
@@ -33,13 +41,14 @@ fn open_and_tell() {
 #[test]
 fn what_cannot_be_destroyed_stays_and_so_does_what_it_lives_in() {
     const TEST: &str = "what_cannot_be_destroyed_stays_and_so_does_what_it_lives_in";
-    if library::is_child() {
+    if is_child() {
         return open_and_tell();
     }
     let (idle, destroyed) = ("vkDeviceWaitIdle", ["vkDestroyDevice", "vkDestroyInstance"]);
-    let rows: [(&[(&str, &str)], &str, &[&str], &str); 7] = [
+    let rows: [Row<'_>; 8] = [
         (&[], "open", &[idle, destroyed[0], destroyed[1]], "unloaded"),
         (&[("BETWEEN_HIDES", "vkWaitSemaphores")], "vkWaitSemaphores", &destroyed, "unloaded"),
+        (&[("BETWEEN_HIDES", "vkGetMemoryHostPointerPropertiesEXT")], "HostPointerProperties", &destroyed, "unloaded"),
         (&[("BETWEEN_HIDES", "vkDestroyDevice")], "vkDestroyDevice", &[], "loaded"),
         (&[("BETWEEN_HIDES", "vkGetPhysicalDeviceFeatures2")], "Features2", &destroyed[1..], "unloaded"),
         (&[("BETWEEN_HIDES", "vkDestroyInstance")], "vkDestroyInstance", &[], "loaded"),
@@ -61,7 +70,7 @@ fn what_cannot_be_destroyed_stays_and_so_does_what_it_lives_in() {
 #[test]
 fn a_library_of_version_1_0_is_told() {
     const TEST: &str = "a_library_of_version_1_0_is_told";
-    if library::is_child() {
+    if is_child() {
         return open_and_tell();
     }
     let Some(told) = told(TEST, &[("BETWEEN_HIDES", "vkEnumerateInstanceVersion")]) else { return };
@@ -71,7 +80,7 @@ fn a_library_of_version_1_0_is_told() {
 #[test]
 fn a_driver_over_another_interface_is_asked_for_and_told_that_it_may_leave_parts_out() {
     const TEST: &str = "a_driver_over_another_interface_is_asked_for_and_told_that_it_may_leave_parts_out";
-    if library::is_child() {
+    if is_child() {
         return open_and_tell();
     }
     let Some(told) = told(TEST, &[("BETWEEN_ROLE", "portable")]) else { return };
@@ -81,7 +90,7 @@ fn a_driver_over_another_interface_is_asked_for_and_told_that_it_may_leave_parts
 #[test]
 fn memory_that_cannot_be_imported_is_not_promised() {
     const TEST: &str = "memory_that_cannot_be_imported_is_not_promised";
-    if library::is_child() {
+    if is_child() {
         let vulkan = VulkanBackend::open(0).expect("it opened before");
         assert!(!vulkan.description().capabilities.contains(Capabilities::REGISTRATION));
         assert!(vulkan.description().notes.iter().any(|note| note.starts_with("no registration: ")));
@@ -96,7 +105,7 @@ fn memory_that_cannot_be_imported_is_not_promised() {
 fn a_full_device_is_out_of_memory_though_the_host_has_more() {
     const TEST: &str = "a_full_device_is_out_of_memory_though_the_host_has_more";
     const MIB: u64 = 1 << 20;
-    if library::is_child() {
+    if is_child() {
         let vulkan = VulkanBackend::open(0).expect("it opened before");
         assert_eq!(vulkan.description().total, 64 * MIB, "the device's own heap");
         let region = vulkan.take(MemoryKind::Pinned, 80 * MIB).expect("of the host's heap");

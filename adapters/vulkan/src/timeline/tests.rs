@@ -87,18 +87,30 @@ fn streams_that_were_ordered_after_each_other_go_once_they_are_destroyed() {
     let Some(tried) = Tried::open("streams_that_were_ordered_after_each_other_go_once_they_are_destroyed") else {
         return;
     };
-    let (first, second) = (tried.stream(), tried.stream());
-    tried.order(second, first);
-    tried.synchronize(second);
+    let both = [tried.stream(), tried.stream()];
+    let events = both.map(|stream| {
+        let event = tried.vulkan.create_event().expect("an event");
+        // SAFETY: a range of live memory, and a live stream.
+        unsafe { tried.vulkan.fill(tried.memory, 1, 4096, stream) }.expect("filled");
+        // SAFETY: both are live.
+        unsafe { tried.vulkan.record(event, stream) }.expect("recorded");
+        // SAFETY: likewise.
+        unsafe { tried.vulkan.wait(event) }.expect("no loss");
+        event
+    });
     // Neither gets work after this.
-    tried.order(first, second);
-    tried.order(second, first);
-    let other = tried.stream();
-    // SAFETY: both are live. The event names neither of the two any more.
-    unsafe { tried.vulkan.record(tried.event, other) }.expect("recorded");
-    tried.vulkan.synchronize().expect("no loss");
-    tried.destroy(first);
-    tried.destroy(second);
+    for (stream, event) in [(both[0], events[1]), (both[1], events[0])] {
+        // SAFETY: both are live.
+        unsafe { tried.vulkan.order(stream, event) }.expect("ordered");
+        assert_eq!(tried.kept(stream).0, [1]);
+    }
+    for event in events {
+        // SAFETY: live, and not named again.
+        unsafe { tried.vulkan.destroy_event(event) }.expect("it was there");
+    }
+    for stream in both {
+        tried.destroy(stream);
+    }
     tried.stream();
     assert_eq!(tried.vulkan.shared.retired().len(), 0);
 }

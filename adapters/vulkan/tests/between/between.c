@@ -4,39 +4,25 @@
 //   BETWEEN_HIDES  name of a function that it does not have
 //   BETWEEN_IDLE   what vkDeviceWaitIdle returns
 //   BETWEEN_ROLE   "portable": a driver over another interface; "no_import": no buffer can be imported;
-//                  "two_heaps": the host's memory is a heap of its own, and the device's is of 64 MiB
+//                  "two_heaps": the host's memory is a heap of its own, and the device's is of 64 MiB;
+//                  "sparse": a device of 256 MiB that binds pages, see sparse.h; "sparse, elsewhere": by a queue of another family
+//   BETWEEN_BIND   what vkQueueBindSparse returns, and does nothing
 //
-// Calls that create and destroy, and what they are told, go to the standard output as "call: ...".
-#define _GNU_SOURCE
+// Calls that create, bind and destroy, and what they are told, go to the standard output as "call: ...".
 #include "between.h"
-
-static void *(*of_library)(void *, const char *), *(*of_device)(void *, const char *);
-static void *instance, *device;
-
-int plays(const char *role) {
-    const char *asked = getenv("BETWEEN_ROLE");
-    return asked && !strcmp(asked, role);
-}
-
-void *real(const char *name) {
-    void *found = device ? of_device(device, name) : 0;
-    return found ? found : of_library(instance, name);
-}
+#include "sparse.h"
 
 static int create_instance(const InstanceInfo *info, void *alloc, void **out) {
     int enumerates = 0;
     for (unsigned i = 0; i < info->extensions; i++)
         enumerates |= !strcmp(info->extension_names[i], "VK_KHR_portability_enumeration");
     say("vkCreateInstance%s%s", info->flags & 1 ? ", portable" : "", enumerates ? ", enumerates" : "");
-    int code = ((int (*)(const InstanceInfo *, void *, void **))real("vkCreateInstance"))(info, alloc, out);
-    instance = code ? 0 : *out;
-    return code;
+    return REAL(int, "vkCreateInstance", const InstanceInfo *, void *, void **)(info, alloc, out);
 }
 
 static void destroy_instance(void *of, void *alloc) {
     say("vkDestroyInstance");
-    ((void (*)(void *, void *))real("vkDestroyInstance"))(of, alloc);
-    instance = 0;
+    REAL(void, "vkDestroyInstance", void *, void *)(of, alloc);
 }
 
 static int create_device(void *physical, const DeviceInfo *info, void *alloc, void **out) {
@@ -48,22 +34,20 @@ static int create_device(void *physical, const DeviceInfo *info, void *alloc, vo
         if (strcmp(info->extension_names[i], "VK_KHR_portability_subset"))
             names[given.extensions++] = info->extension_names[i];
     say("vkCreateDevice%s", given.extensions < info->extensions ? ", portable" : "");
-    int code = ((int (*)(void *, DeviceInfo *, void *, void **))real("vkCreateDevice"))(physical, &given, alloc, out);
-    device = code ? 0 : *out;
-    return code;
+    if (plays("sparse")) given.features = check_features(info->features);
+    if (plays("sparse, elsewhere")) given.queues = check_queues(info);
+    return REAL(int, "vkCreateDevice", void *, DeviceInfo *, void *, void **)(physical, &given, alloc, out);
 }
 
 static void destroy_device(void *of, void *alloc) {
     say("vkDestroyDevice");
-    void (*destroy)(void *, void *) = real("vkDestroyDevice");
-    device = 0;
-    destroy(of, alloc);
+    REAL(void, "vkDestroyDevice", void *, void *)(of, alloc);
 }
 
 static int wait_idle(void *of) {
     const char *code = getenv("BETWEEN_IDLE");
     say("vkDeviceWaitIdle");
-    int done = ((int (*)(void *))real("vkDeviceWaitIdle"))(of);
+    int done = REAL(int, "vkDeviceWaitIdle", void *)(of);
     return code ? atoi(code) : done;
 }
 
@@ -81,12 +65,13 @@ static int extensions(void *physical, const char *layer, unsigned *count, Extens
 }
 
 static void external_buffers(void *physical, void *info, ExternalBuffers *out) {
-    ((void (*)(void *, void *, ExternalBuffers *))real("vkGetPhysicalDeviceExternalBufferProperties"))(physical, info, out);
+    REAL(void, "vkGetPhysicalDeviceExternalBufferProperties", void *, void *, void *)(physical, info, out);
     if (plays("no_import")) out->features = 0;
 }
 
 static void memory(void *physical, Memory *out) {
-    ((void (*)(void *, Memory *))real("vkGetPhysicalDeviceMemoryProperties"))(physical, out);
+    REAL(void, "vkGetPhysicalDeviceMemoryProperties", void *, Memory *)(physical, out);
+    if (plays("sparse")) out->heap[0].bytes = 256 << 20;
     if (!plays("two_heaps")) return;
     out->types = out->heaps = 2;
     out->type[1].flags = 6; // host-visible and coherent
@@ -96,15 +81,16 @@ static void memory(void *physical, Memory *out) {
     out->heap[0].bytes = 64 << 20;
 }
 
-static void requirements(void *of, void *info, Requirements *out) {
-    ((void (*)(void *, void *, Requirements *))real("vkGetBufferMemoryRequirements2"))(of, info, out);
+static void requirements(void *of, const BufferOf *info, Requirements *out) {
+    REAL(void, "vkGetBufferMemoryRequirements2", void *, const BufferOf *, Requirements *)(of, info, out);
     if (plays("two_heaps")) out->types = 3;
+    if (find_sparse(info->buffer)) out->alignment = PAGE;
 }
 
 static int allocate(void *of, const Allocation *info, void *alloc, void **out) {
     Allocation given = *info;
     if (plays("two_heaps")) given.type = 0;
-    return ((int (*)(void *, Allocation *, void *, void **))real("vkAllocateMemory"))(of, &given, alloc, out);
+    return REAL(int, "vkAllocateMemory", void *, Allocation *, void *, void **)(of, &given, alloc, out);
 }
 
 void *vkGetInstanceProcAddr(void *of, const char *name);
@@ -118,6 +104,11 @@ static const struct { const char *name; void *function; } OURS[] = {
     {"vkEnumerateDeviceExtensionProperties", extensions}, {"vkGetPhysicalDeviceExternalBufferProperties", external_buffers},
     {"vkGetPhysicalDeviceMemoryProperties", memory}, {"vkGetBufferMemoryRequirements2", requirements},
     {"vkAllocateMemory", allocate},
+    {"vkGetPhysicalDeviceFeatures2", features}, {"vkGetPhysicalDeviceProperties", properties},
+    {"vkGetPhysicalDeviceQueueFamilyProperties", families}, {"vkCreateBuffer", create_buffer},
+    {"vkDestroyBuffer", destroy_buffer}, {"vkFreeMemory", free_memory}, {"vkQueueBindSparse", bind_sparse},
+    {"vkGetDeviceQueue", get_queue}, {"vkCreateCommandPool", create_pool}, {"vkQueueSubmit", queue_submit},
+    {"vkCmdCopyBuffer", copy_buffer}, {"vkCmdFillBuffer", fill_buffer},
 };
 
 static void *found(const char *name, void *theirs) {
@@ -129,13 +120,9 @@ static void *found(const char *name, void *theirs) {
 }
 
 static void *device_function(void *of, const char *name) {
-    return found(name, of_device(of, name));
+    return found(name, REAL(void *, "vkGetDeviceProcAddr", void *, const char *)(of, name));
 }
 
 void *vkGetInstanceProcAddr(void *of, const char *name) {
-    if (!of_library) {
-        of_library = dlsym(dlopen(getenv("BETWEEN_REAL"), RTLD_NOW | RTLD_LOCAL), "vkGetInstanceProcAddr");
-    }
-    if (of && !of_device) of_device = of_library(of, "vkGetDeviceProcAddr");
-    return found(name, of_library(of, name));
+    return found(name, REAL(void *, "vkGetInstanceProcAddr", void *, const char *)(of, name));
 }

@@ -7,12 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Set in the process that runs the test once more.
-const CHILD: &str = "TERRACE_TEST_VULKAN_BETWEEN";
-
-/// Whether this is the process that runs the test once more.
-pub fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
-}
+pub const CHILD: &str = "TERRACE_TEST_VULKAN_BETWEEN";
 
 /// The path of the machine's library, as the system's loader finds it.
 fn real() -> Option<PathBuf> {
