@@ -14,7 +14,7 @@ use crate::regions::NO_IMPORT;
 use crate::sparse::{FLAGS, PAGE, SparsePages, SparseProbe};
 use crate::table::MemoryUse;
 use crate::timeline::StreamTimeline;
-use crate::vulkan::{Backing, BoundRegion, Shared, VulkanBackend};
+use crate::vulkan::{BoundRegion, RegionBacking, Shared, VulkanBackend};
 use ash::vk;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -78,7 +78,7 @@ impl Shared {
 
     /// The sparse buffer around an address, and the address's offset in it.
     fn sparse_buffer(&self, address: u64) -> Result<(vk::Buffer, u64), Fault> {
-        let found = self.space.find(address).filter(|(region, _)| region.backing == Backing::Pages);
+        let found = self.space.find(address).filter(|(region, _)| region.backing == RegionBacking::Pages);
         found.map(|(region, offset)| (region.buffer, offset)).ok_or(Fault::of("address", FaultReason::BadHandle))
     }
 
@@ -91,7 +91,7 @@ impl Shared {
         }
         let made = self.make_buffer(bytes, FLAGS, NO_IMPORT).and_then(|(buffer, _)| {
             let object = MemoryObject { memory: vk::DeviceMemory::null(), bytes, type_index: 0, mapped: 0 };
-            let region = BoundRegion { buffer, object, shift: 0, backing: Backing::Pages };
+            let region = BoundRegion { buffer, object, shift: 0, backing: RegionBacking::Pages };
             self.space.insert(region, bytes).ok_or_else(|| {
                 // SAFETY: made above, and nothing has it.
                 unsafe { self.destroy_region(&region) };

@@ -179,7 +179,9 @@ impl Pools {
         }
     }
 
-    /// Gives back what pools keep of what a type lacks: of its heap, or of all if there are too many objects; returns the bytes.
+    /// Gives back what pools keep of what a type lacks; returns the bytes.
+    ///
+    /// That is memory of its heap, or of all heaps if there are too many objects.
     #[cold]
     pub fn trim_for(&self, type_index: u32, fault: Option<Fault>) -> u64 {
         let too_many = vk::Result::ERROR_TOO_MANY_OBJECTS.as_raw();

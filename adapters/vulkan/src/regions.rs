@@ -10,7 +10,7 @@ mod tests;
 use crate::driver::{MemoryDriver, MemoryObject, ObjectRequest, Requirements, Resource};
 use crate::fault::fault;
 use crate::table::MemoryUse;
-use crate::vulkan::{Backing, BoundRegion, Shared};
+use crate::vulkan::{BoundRegion, RegionBacking, Shared};
 use ash::vk;
 use terrace_device::{Fault, FaultReason, MemoryKind};
 use vk::MemoryPropertyFlags as Flags;
@@ -79,7 +79,7 @@ impl Shared {
             // SAFETY: made above, and nothing has it.
             unsafe { self.driver.device.destroy_buffer(buffer, None) };
         })?;
-        self.bound(BoundRegion { buffer, object, shift: 0, backing: Backing::Object })
+        self.bound(BoundRegion { buffer, object, shift: 0, backing: RegionBacking::Object })
     }
 
     /// A memory object of the first type that has room.
@@ -134,7 +134,8 @@ impl Shared {
             // SAFETY: made above, and nothing has it.
             unsafe { self.driver.device.destroy_buffer(buffer, None) };
         })?;
-        let region = self.bound(BoundRegion { buffer, object, shift: address - first, backing: Backing::Import })?;
+        let region =
+            self.bound(BoundRegion { buffer, object, shift: address - first, backing: RegionBacking::Import })?;
         if self.space.insert_at(region, address, bytes) {
             return Ok(());
         }
@@ -185,13 +186,13 @@ impl Shared {
         unsafe { self.driver.device.destroy_buffer(region.buffer, None) };
         match region.backing {
             // SAFETY: the caller's promise; its buffer is gone.
-            Backing::Object => unsafe { self.objects.give_back(&region.object) },
-            Backing::Import => {
+            RegionBacking::Object => unsafe { self.objects.give_back(&region.object) },
+            RegionBacking::Import => {
                 // SAFETY: likewise.
                 unsafe { self.driver.free(&region.object) };
                 self.objects.uncount_one();
             }
-            Backing::Pages => {}
+            RegionBacking::Pages => {}
         }
     }
 

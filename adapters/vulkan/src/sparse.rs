@@ -98,13 +98,13 @@ impl SparsePages {
 /// Physical memory, and where it is mapped.
 #[derive(Default)]
 pub(crate) struct PageTable {
-    handles: HashMap<u64, PageMemory>,
+    handles: HashMap<u64, SparseMemory>,
     /// By address.
     mapped: BTreeMap<u64, PageMapping>,
 }
 
 /// The memory of a handle.
-struct PageMemory {
+struct SparseMemory {
     object: MemoryObject,
     /// Addresses at which it is mapped.
     maps: u32,
@@ -121,10 +121,12 @@ struct PageMapping {
 
 impl PageTable {
     pub fn add(&mut self, handle: PhysicalHandle, object: MemoryObject) {
-        self.handles.insert(handle.0, PageMemory { object, maps: 0, released: false });
+        self.handles.insert(handle.0, SparseMemory { object, maps: 0, released: false });
     }
 
-    /// Maps a handle; false, without effect, if there is no such handle of these bytes, or something is mapped at the address.
+    /// Maps a handle at an address.
+    ///
+    /// Returns false, without effect, if there is no such handle of these bytes, or something is mapped there.
     pub fn map(&mut self, address: u64, bytes: u64, handle: PhysicalHandle) -> bool {
         let Some(memory) = self.handles.get_mut(&handle.0) else { return false };
         let fits = memory.object.bytes == bytes && !memory.released && !self.mapped.contains_key(&address);
@@ -135,7 +137,9 @@ impl PageTable {
         fits
     }
 
-    /// What binds the handles of a range, which begins at `offset` of its buffer; `None` unless whole handles fill it.
+    /// What binds the handles of a range; `None` unless whole handles fill it.
+    ///
+    /// The range begins at `offset` of its buffer.
     pub fn binds(&self, address: u64, bytes: u64, offset: u64) -> Option<Vec<vk::SparseMemoryBind>> {
         let (mut done, mut binds) = (0, Vec::new());
         while done < bytes {

@@ -48,12 +48,12 @@ pub(crate) struct BoundRegion {
     pub object: MemoryObject,
     /// Offset in the buffer of the region's first byte.
     pub shift: u64,
-    pub backing: Backing,
+    pub backing: RegionBacking,
 }
 
 /// The memory of a region's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backing {
+pub(crate) enum RegionBacking {
     /// A memory object of the region's own.
     Object,
     /// As `Object`, over memory of the process, which is of no heap.
