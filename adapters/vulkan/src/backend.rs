@@ -21,7 +21,8 @@ impl Shared {
 }
 
 // SAFETY: each region is a buffer with memory of its own, at addresses of its own; host-visible ones are coherent, mapped as long as
-// they live, at the mapping's exposed address. Submissions of a stream wait for the one before by its semaphore, which signals when all
+// they live, at the mapping's exposed address. Address space is a sparse buffer, at addresses of its own too, and what is mapped in it is
+// bound once `allow` returns. Submissions of a stream wait for the one before by its semaphore, which signals when all
 // that it stands for is done; each ends with a barrier to the host. Events, waits and orders name values of these semaphores, so that
 // what they say is Vulkan's answer. Commands name the ranges passed alone.
 unsafe impl Backend for VulkanBackend {

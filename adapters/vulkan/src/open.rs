@@ -83,8 +83,11 @@ impl VulkanBackend {
         shared.write_region(&region, &patterns);
         let _ = shared.patterns.set(region);
         let mut opened = Self { shared: Arc::new(shared) };
-        let tried = found.sparse.map_err(String::from);
-        let tried = tried.and_then(|sparse| opened.add_pages(sparse).map_err(|fault| fault.to_string()));
+        let tried = match found.sparse.map(|sparse| opened.add_pages(sparse)) {
+            Ok(Err(fault)) if fault.is_fatal() => return Err(fault.into()),
+            Ok(tried) => tried.map_err(|fault| fault.to_string()),
+            Err(lacks) => Err(lacks.into()),
+        };
         if let Some(shared) = Arc::get_mut(&mut opened.shared) {
             let description = &mut shared.description;
             match tried {

@@ -137,6 +137,18 @@ fn a_bind_that_is_refused_changes_nothing() {
 }
 
 #[test]
+fn a_device_that_is_lost_while_a_page_is_tried_is_not_opened() {
+    const TEST: &str = "a_device_that_is_lost_while_a_page_is_tried_is_not_opened";
+    if std::env::var_os(between::CHILD).is_some() {
+        let error = VulkanBackend::open(0).expect_err("it is lost");
+        assert!(error.to_string().contains("vkQueueBindSparse: the device is lost"), "{error}");
+        return;
+    }
+    let tell = |text: &str| assert!(text.contains("vkDestroyDevice"), "{text}");
+    run(TEST, &[("BETWEEN_ROLE", "sparse"), ("BETWEEN_BIND", "-4")], tell);
+}
+
+#[test]
 fn a_device_that_binds_nothing_has_no_pages() {
     const TEST: &str = "a_device_that_binds_nothing_has_no_pages";
     let tell = |text: &str| assert!(text.contains("vkDestroyDevice"), "nothing stays of what was tried: {text}");
