@@ -113,9 +113,6 @@ impl Shared {
         let region = self.space.remove(address).ok_or(Fault::of("address", FaultReason::BadHandle))?;
         // SAFETY: the caller's promise, and no address leads to it any more.
         unsafe { self.destroy_region(&region) };
-        // Nothing, unless unbinding was refused.
-        let free = pages.table().unmap(address, bytes);
-        self.free_page_memory(free);
         pages.shrink(bytes);
         self.out.fetch_sub(1, Ordering::Relaxed);
         Ok(())

@@ -80,6 +80,12 @@ fn what_is_mapped_is_bound_by_one_call_and_moves() {
     // Work reaches it, across two handles.
     let stream = vulkan.create_stream().expect("a stream");
     let host = vulkan.take(MemoryKind::Pinned, 3 * PAGE).expect("room");
+    let own = vulkan.take(MemoryKind::Device, PAGE).expect("room");
+    assert_eq!(reason(map(&vulkan, own, 2, two)), Some(FaultReason::BadHandle), "it has memory of its own");
+    // SAFETY: refused.
+    assert_eq!(reason(unsafe { vulkan.unreserve(own, PAGE) }), Some(FaultReason::BadHandle));
+    // SAFETY: no work used it.
+    unsafe { vulkan.give_back(MemoryKind::Device, own, PAGE) }.expect("it was there");
     // SAFETY: bound above, and used by this stream alone.
     unsafe { vulkan.fill(space, 0x5a, 3 * PAGE, stream) }.expect("filled");
     // SAFETY: likewise.
