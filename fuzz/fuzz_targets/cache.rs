@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 use terrace_core::pressure::CachePolicy;
 use terrace_core::{Bin, Cache, Entry, Owner};
-use terrace_fuzz::{Forgetful, bug};
+use terrace_fuzz_core::{Forgetful, bug};
 
 #[derive(Arbitrary, Debug)]
 struct Input {

@@ -17,7 +17,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use terrace_core::heap::{HeapUsage, RegionError};
 use terrace_core::{FreeError, Violation};
-use terrace_fuzz::bug;
+use terrace_fuzz_core::bug;
 use world::act::{Act, play};
 use world::kinds;
 use world::shadow::Shadow;

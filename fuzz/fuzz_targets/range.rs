@@ -15,7 +15,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use range_model::world::{Act, World};
 use terrace_core::{AnyFit, Branch, Fit};
-use terrace_fuzz::FaultyIndex;
+use terrace_fuzz_core::FaultyIndex;
 
 #[derive(Arbitrary, Debug)]
 struct Input {

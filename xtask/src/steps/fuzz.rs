@@ -1,4 +1,4 @@
-//! Fuzz targets: `fuzz/Cargo.toml` lists them.
+//! Fuzz targets: the manifests in `fuzz` list them.
 //!
 //! Promises upward: `fuzz::TARGET` holds when the target runs for a moment without a finding;
 //! `fuzz::TARGET::seeded::BUG` holds when it finds BUG, from nothing, within a minute; `fuzz::TARGET::long`, with
@@ -14,6 +14,9 @@ use crate::seeds::{self, Seeds};
 use std::fs;
 use std::process::Command;
 
+/// The packages of the targets: what needs the core alone, and the rest, which takes minutes to build. The second is the root of their
+/// workspace and the first a default member, so cargo-fuzz finds the targets of both in its folder.
+pub const MANIFESTS: [&str; 2] = ["fuzz/core/Cargo.toml", "fuzz/Cargo.toml"];
 /// Seconds of a smoke run, in which a target takes thousands of inputs beside the kept ones; what needs longer is for the long run.
 const SMOKE_SECONDS: u32 = 5;
 /// Seconds in which a seeded bug must be found.
@@ -66,15 +69,18 @@ pub fn run_long(options: &Options, report: &mut Report) {
 
 /// The targets, when they can be run here; otherwise each is skipped.
 fn ready(options: &Options, report: &mut Report) -> Vec<String> {
-    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap_or_default();
-    let targets = targets(&manifest);
-    if targets.is_empty() {
-        report.fail("fuzz::targets", "fuzz/Cargo.toml lists no target");
+    let mut all = Vec::new();
+    for manifest in MANIFESTS {
+        let targets = targets(&fs::read_to_string(root().join(manifest)).unwrap_or_default());
+        if targets.is_empty() {
+            report.fail("fuzz::targets", &format!("{manifest} lists no target"));
+        }
+        all.extend(targets);
     }
     match install::nightly(options).and_then(|()| install::cargo_tool(options, "fuzz")) {
-        Ok(()) => targets,
+        Ok(()) => all,
         Err(missing) => {
-            targets.iter().for_each(|target| report.skip(&format!("fuzz::{target}"), &missing));
+            all.iter().for_each(|target| report.skip(&format!("fuzz::{target}"), &missing));
             Vec::new()
         }
     }
@@ -152,6 +158,19 @@ mod tests {
         assert_eq!(targets(text), ["range", "pool"]);
         assert!(targets("[package]\nname = \"fuzz\"\n").is_empty());
         assert!(targets("not toml").is_empty());
+    }
+
+    #[test]
+    fn targets_of_all_packages_are_found() {
+        let of = |manifest: &str| targets(&fs::read_to_string(root().join(manifest)).expect("a manifest"));
+        assert_eq!(of(MANIFESTS[0]), ["range", "cache", "heap"]);
+        let mut found: Vec<_> = MANIFESTS.into_iter().flat_map(of).map(|target| format!("{target}.rs")).collect();
+        let files = fs::read_dir(root().join("fuzz/fuzz_targets")).expect("a folder");
+        let mut files: Vec<_> =
+            files.map(|file| file.expect("an entry").file_name().into_string().expect("text")).collect();
+        found.sort();
+        files.sort();
+        assert_eq!(found, files, "each file is a target of one package");
     }
 
     #[test]

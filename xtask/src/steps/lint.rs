@@ -3,6 +3,7 @@
 use crate::command::{cargo, execute, root};
 use crate::options::Options;
 use crate::report::Report;
+use crate::steps::fuzz;
 use crate::steps::suites::FEATURES;
 
 /// Runs the three.
@@ -29,9 +30,8 @@ pub fn run(_options: &Options, report: &mut Report) {
 /// The workspace, and the workspaces of their own: fuzz targets, CubeCL's storage.
 fn fmt() -> Result<(), String> {
     run_quiet("fmt", cargo(["fmt", "--all", "--check", "--", "--color", "never"]))?;
-    for manifest in
-        ["fuzz/Cargo.toml", "adapters/cubecl/Cargo.toml"].into_iter().filter(|path| root().join(path).exists())
-    {
+    let others = fuzz::MANIFESTS.into_iter().chain(["adapters/cubecl/Cargo.toml"]);
+    for manifest in others.filter(|path| root().join(path).exists()) {
         let log = format!("fmt-{manifest}");
         run_quiet(&log, cargo(["fmt", "--manifest-path", manifest, "--check", "--", "--color", "never"]))?;
     }
