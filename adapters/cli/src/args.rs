@@ -5,6 +5,7 @@
 
 use crate::estimate::EstimateArgs;
 use crate::gpu::{DriverArgs, GpuArgs};
+use crate::least::LeastArgs;
 use crate::pools::{self, SourceKind};
 use crate::tiers::TiersArgs;
 use clap::builder::PossibleValuesParser;
@@ -115,6 +116,8 @@ Examples:
   terrace replay server.terrace --capacity 24GiB --streams on --fence-delay 100 --picture server.png
   terrace replay traces/ --pool terrace,pytorch,pytorch-expandable
   terrace replay a.csv b.csv --json - | jq '.[] | [.trace, .pool, .utilisation]'
+  terrace replay run.csv --heap fast,small --least
+  terrace replay run.csv --heap small --least --headers --json - | jq '.[].least_arena_bytes'
 
 Traces are CSV with the header t,op,id,size,align,stream,tag (plain, gzip or zstd), recordings (.terrace), snapshots
 of PyTorch or logs of RMM; the form is told by content. Sizes take K, M, G, T: powers of 1024.
@@ -127,6 +130,17 @@ simulated driver: what it takes is what a Device takes.
 
 Utilisation is peak live requested bytes / peak reserved bytes. A time is that of one event, the loop that replays
 it included.
+
+With --least the trace runs on the heap of terrace-embedded, in one region of memory, and the answer is the least size of
+that region, the heap's tables included. A larger region can fail where a smaller one is enough, so the answer is the
+first size of a grid from which on every size of the grid holds the run, up to a quarter above the answer; each of these
+was replayed. The grid has multiples of 16, and above 8 KiB 256 sizes for each power of two. Threads of a trace are
+replayed in the order of the file.
+
+--bits is the word of the board, not of this machine. 32 takes records of 16 bits in regions of up to 512 KiB, 64 takes
+packed records up to 16 MiB; larger runs take Wide records, as FirmwareHeap<Fast<Wide>> does. Sizes are those recorded: a
+program recorded on 64 bits asks for more than on 32, where pointers are smaller. A heap on 32 bits has tables up to 16
+bytes smaller than those of this replay.
 
 Exit codes: 0 done; 1 a file could not be written (the table is still printed); 2 bad input or usage: one error that
 names file and line, and nothing else is written; also if a trace of a folder was left out.";
@@ -167,6 +181,9 @@ pub struct ReplayArgs {
     /// Where to write results as JSON; - for standard output, without the table.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// The least arena of a heap for firmware, in place of a replay on pools.
+    #[command(flatten)]
+    pub least: LeastArgs,
 }
 
 impl ReplayArgs {

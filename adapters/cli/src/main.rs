@@ -15,6 +15,7 @@ mod estimate;
 mod failure;
 mod gpu;
 mod input;
+mod least;
 mod operations;
 mod output;
 mod picture;

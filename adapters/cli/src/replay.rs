@@ -1,4 +1,4 @@
-//! `terrace replay`: replays traces on pools.
+//! `terrace replay`: replays traces on pools, or on heaps for firmware.
 //!
 //! Promises upward: all traces are read to their end before anything is written. A trace with more blocks live at once than the
 //! pools have room for is replayed again from its beginning, with more room.
@@ -10,6 +10,7 @@ mod pool_replay;
 use crate::args::{ReplayArgs, Switch};
 use crate::failure::Failure;
 use crate::input::{self, TraceInput};
+use crate::least;
 use crate::operations::{Chunk, OperationReader, nothing_left};
 use crate::picture;
 use crate::pools::{self, PoolSetup};
@@ -36,6 +37,12 @@ const MORE: usize = 4;
 pub fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let inputs = input::find(&args.traces, args.device)?;
     check_outputs(args, &inputs)?;
+    if args.least.least {
+        let (rows, all) = input::for_each(&inputs, |input| least::rows(&args.least, input, args.min_size))?;
+        let rows = rows.concat();
+        report::write_rows(args, || least::text(&rows), &rows)?;
+        return all;
+    }
     let clock = Clock::new();
     let (replayed, all) = input::for_each(&inputs, |input| trace(args, input, &clock))?;
     let pictures = pictures(args, replayed.iter().map(|trace| &*trace.trace));
@@ -128,7 +135,7 @@ fn attempt(
 fn pictures<'a>(args: &ReplayArgs, names: impl Iterator<Item = &'a str>) -> Vec<PathBuf> {
     match &args.picture {
         Some(path) => vec![path.clone()],
-        None if args.json_only() => Vec::new(),
+        None if args.json_only() || args.least.least => Vec::new(),
         None => names.map(|name| PathBuf::from(format!("replay-{name}.svg"))).collect(),
     }
 }

@@ -8,24 +8,26 @@ use crate::failure::Failure;
 use crate::output::{format_bytes, format_thousands, json, print, write_file};
 use crate::results::TraceResult;
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Writes the results: as JSON where requested, and as a table unless JSON goes to standard output.
 pub fn write(args: &ReplayArgs, replayed: &[TraceResult]) -> Result<(), Failure> {
-    if args.json_only() {
-        return print(&rows_json(replayed)?);
-    }
-    let table = table(args, replayed);
-    // Write the file even if printing the table failed: the table may fail on a closed pipe, the file on a full disk.
-    let printed = print(&table);
-    if let Some(path) = &args.json {
-        write_file(path, &rows_json(replayed)?).map_err(|error| Failure::output(path, error))?;
-    }
-    printed
+    let rows: Vec<_> = replayed.iter().flat_map(|trace| &trace.rows).collect();
+    write_rows(args, || table(args, replayed), &rows)
 }
 
-fn rows_json(replayed: &[TraceResult]) -> Result<String, Failure> {
-    json(&replayed.iter().flat_map(|trace| &trace.rows).collect::<Vec<_>>())
+/// Writes rows as JSON where requested, and a text of them unless JSON goes to standard output.
+pub fn write_rows(args: &ReplayArgs, text: impl FnOnce() -> String, rows: &impl Serialize) -> Result<(), Failure> {
+    if args.json_only() {
+        return print(&json(rows)?);
+    }
+    // Write the file even if printing the text failed: the text may fail on a closed pipe, the file on a full disk.
+    let printed = print(&text());
+    if let Some(path) = &args.json {
+        write_file(path, json(rows)?).map_err(|error| Failure::output(path, error))?;
+    }
+    printed
 }
 
 /// Prints the paths of the pictures.

@@ -10,6 +10,7 @@ mod describe;
 mod devices;
 mod estimate;
 mod folders;
+mod least;
 mod pages;
 mod recorder;
 mod replay;
