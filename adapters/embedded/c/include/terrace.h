@@ -30,7 +30,7 @@ enum terrace_result {
     TERRACE_OK = 0,
     TERRACE_NULL = 1,      /* the address is null: is the linker script's symbol right? */
     TERRACE_TOO_SMALL = 2, /* no room for blocks beside the region's tables (some 200 bytes, and 1.6 %) */
-    TERRACE_TOO_LARGE = 3, /* more than the heap's records can express: add it in parts */
+    TERRACE_TOO_LARGE = 3, /* more than 512 KiB on 32 bits, 16 MiB on 64: add it in parts, or build with --features wide */
     TERRACE_OVERLAPS = 4,  /* the region overlaps one that the heap has */
     TERRACE_TOO_MANY = 5,  /* all four regions are in use */
     TERRACE_AGAIN = 6      /* terrace_init was called before: use terrace_add_region for more memory */
@@ -53,7 +53,7 @@ int terrace_add_region(void *start, size_t bytes);
 /* Adds a region that has these capabilities, the first or another:
  *
  *     terrace_add_region_with(sram, sizeof sram, TERRACE_INTERNAL | TERRACE_DMA);
- *     terrace_add_region_with((void *)0x3c000000, 8 << 20, TERRACE_EXTERNAL);
+ *     terrace_add_region_with(psram, 512 * 1024, TERRACE_EXTERNAL);
  *
  * terrace_init and terrace_add_region add regions with none, which serve only requests that need none. */
 int terrace_add_region_with(void *start, size_t bytes, unsigned has);
@@ -97,7 +97,7 @@ void terrace_free_sized(void *block, size_t bytes);
 struct terrace_stats {
     size_t total;        /* all regions */
     size_t tables;       /* of the regions' tables */
-    size_t live;         /* of live blocks, with their headers, in whole granules of 8 bytes */
+    size_t live;         /* of live blocks, with their headers, in whole granules of 8 bytes (wide: 16) */
     size_t free;         /* of free blocks */
     size_t largest_free; /* of the largest free block; a request needs two words more than its size */
     size_t free_blocks;  /* number of free blocks */

@@ -10,10 +10,14 @@ use embedded::{Fast, HeaderHeap, HeapConfig, HeapCounters, Locked, LowWaterMark,
 
 use crate::lock::ProgramLock;
 
+#[cfg(feature = "wide")]
+type Plain = Fast<embedded::Wide>;
+#[cfg(not(feature = "wide"))]
+type Plain = Fast;
 #[cfg(feature = "checked")]
-type Config = embedded::Checked<Fast>;
+type Config = embedded::Checked<Plain>;
 #[cfg(not(feature = "checked"))]
-type Config = Fast;
+type Config = Plain;
 
 /// The most regions: for internal, closely coupled, retained and external RAM.
 const REGIONS: usize = 4;

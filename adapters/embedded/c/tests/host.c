@@ -223,7 +223,26 @@ static void hooks(void) {
     CHECK(after.refused == (size_t)refusals && after.live == 0);
 }
 
+/* More than 16 MiB: what a region takes without `wide`. */
+static unsigned char huge[17 << 20];
+
+#ifdef WIDE
 int main(void) {
+    CHECK(terrace_init(huge, sizeof huge) == TERRACE_OK);
+    void *large = terrace_malloc(16 << 20), *block = terrace_malloc(1);
+    struct terrace_stats stats;
+    terrace_stats(&stats);
+    CHECK(large && block && stats.live == stats.peak_live && stats.live % 16 == 0);
+    terrace_free(large);
+    terrace_free(block);
+    terrace_stats(&stats);
+    CHECK(stats.live == 0 && stats.free_blocks == 1 && terrace_check() == 1);
+    printf("%s: %d failed\n", failed ? "bad" : "good", failed);
+    return failed;
+}
+#else
+int main(void) {
+    CHECK(terrace_add_region(huge, sizeof huge) == TERRACE_TOO_LARGE);
     init_and_its_mistakes();
     blocks();
     capabilities();
@@ -237,3 +256,4 @@ int main(void) {
     printf("%s: %d failed, peak %zu\n", failed ? "bad" : "good", failed, stats.peak);
     return failed;
 }
+#endif
