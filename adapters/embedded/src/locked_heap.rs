@@ -291,6 +291,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
         }
         // SAFETY: the caller promises a live block with this layout, behind which its task stands.
         let owner = unsafe { T::owner_of(block, layout.size()) };
+        // SAFETY: as above.
+        let owner = unsafe { owner.assume_init() };
         let mut new = self.locked(|state| state.allocate_to_grow(&self.queue, wanted, owner, want, block));
         if new.is_none() {
             // SAFETY: the caller's promise still holds: the first attempt did not refuse the block, and changed

@@ -139,15 +139,18 @@ impl<H: RegionOf, const N: usize> RegionSet<H, N> {
         mut attempt: impl FnMut(&mut H) -> Option<R>,
     ) -> Option<R> {
         let Some(want) = want else {
-            if N == 1 {
-                return attempt(&mut self.entries.first_mut()?.heap);
-            }
             return self.entries.iter_mut().find_map(|entry| attempt(&mut entry.heap));
         };
         want.iter().find_map(|&needs| {
             let mut suit = self.entries.iter_mut().filter(|entry| entry.capabilities.contains(needs));
             suit.find_map(|entry| attempt(&mut entry.heap))
         })
+    }
+
+    /// The heap of the first region.
+    #[inline(always)]
+    pub fn first(&mut self) -> Option<&mut H> {
+        self.entries.first_mut().map(|entry| &mut entry.heap)
     }
 
     /// The heap of the region that contains an address.

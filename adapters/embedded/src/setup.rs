@@ -116,7 +116,11 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
         // SAFETY: `memory` is an exclusive `'static` reference, so nothing else can ever reach the bytes; it goes back only
         // if the heap refused them.
         let added = unsafe { self.add_region(memory.as_mut_ptr().cast(), memory.len(), has) };
-        added.map_err(|error| RefusedMemory { error, memory })
+        // A closure that captured `memory` would be another use of the reference, after which the heap's pointer is no longer valid.
+        match added {
+            Ok(()) => Ok(()),
+            Err(error) => Err(RefusedMemory { error, memory }),
+        }
     }
 
     /// Sets what requests want that do not say so themselves.

@@ -4,6 +4,7 @@
 //! Asks from below: the core's heap, one for each region; the byte behind a block that names its task.
 
 use core::alloc::Layout;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use terrace_core::FreeError;
@@ -65,8 +66,12 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         want: Want<'_>,
     ) -> Option<NonNull<u8>> {
         self.drain(queue, DRAIN_PER_CALL);
-        let (whole, want) = (Self::whole(layout)?, self.want(want));
-        let block = self.regions.first_of(want, |heap| heap.allocate(whole))?;
+        let whole = Self::whole(layout)?;
+        let block = if REGIONS == 1 && want.is_none() {
+            self.regions.first()?.allocate(whole)?
+        } else {
+            self.regions.first_of(self.want(want), |heap| heap.allocate(whole))?
+        };
         Some(self.handed_out(block, layout, owner))
     }
 
@@ -196,9 +201,9 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         error
     }
 
-    /// The task that a block is charged to. Refuses a block whose trailer lies in no region.
+    /// The task that a block is charged to, if it is live and has this size. Refuses a block whose trailer lies in no region.
     #[inline(always)]
-    fn owner_of(&self, block: NonNull<u8>, size: usize) -> Result<T::Owner, FreeError> {
+    fn owner_of(&self, block: NonNull<u8>, size: usize) -> Result<MaybeUninit<T::Owner>, FreeError> {
         let trailer = NonNull::new(block.as_ptr().wrapping_add(size));
         if T::TRAILER > 0 && !trailer.is_some_and(|trailer| self.regions.contains(trailer)) {
             return Err(FreeError::Foreign { address: block.addr().get() as u64 });
@@ -219,7 +224,8 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         let whole = Self::whole(layout).unwrap_or(layout);
         // SAFETY: the caller promises that this heap allocated the live block with this layout.
         unsafe { heap.free(block, whole) }?;
-        Ok(owner)
+        // SAFETY: the heap accepted the block and its size, so `set_owner` has written there.
+        Ok(unsafe { owner.assume_init() })
     }
 
     /// Resizes a block, uncounted; returns the task that it is charged to as well.
@@ -238,13 +244,16 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         let wanted = Layout::from_size_align(bytes, layout.align()).ok().and_then(Self::whole);
         let (Some(old), Some(new)) = (Self::whole(layout), wanted) else { return Ok(None) };
         let (heap, want) = (self.regions.of(block)?, want.or(self.preference));
-        if !may_move {
+        let here = if may_move {
             // SAFETY: the caller's promise; `new` shows that its size is valid and not 0.
-            return Ok(unsafe { heap.resize(block, old, new.size()) }?.then_some((block, owner)));
-        }
-        // SAFETY: as above.
-        let here = unsafe { heap.reallocate(block, old, new.size()) }?;
-        if here.is_some() || REGIONS == 1 {
+            unsafe { heap.reallocate(block, old, new.size()) }?
+        } else {
+            // SAFETY: as above.
+            unsafe { heap.resize(block, old, new.size()) }?.then_some(block)
+        };
+        // SAFETY: the heap accepted the block and its size, so `set_owner` has written there.
+        let owner = unsafe { owner.assume_init() };
+        if here.is_some() || !may_move || REGIONS == 1 {
             return Ok(here.map(|block| (block, owner)));
         }
         let Some(moved) = self.regions.first_of(want, |heap| heap.allocate_with_room(new)) else { return Ok(None) };

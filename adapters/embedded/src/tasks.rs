@@ -17,6 +17,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use crate::stats::CsvLine;
@@ -106,11 +107,11 @@ pub trait TaskAccounts: Send + sealed::SealedAccounts {
     /// The running task.
     fn current() -> Self::Owner;
 
-    /// The task that a live block is charged to.
+    /// The task that a block is charged to; initialized if the block is live and has so many bytes.
     ///
     /// # Safety
     /// [`TaskAccounts::TRAILER`] bytes must be readable at `bytes` bytes from `block`.
-    unsafe fn owner_of(block: NonNull<u8>, bytes: usize) -> Self::Owner;
+    unsafe fn owner_of(block: NonNull<u8>, bytes: usize) -> MaybeUninit<Self::Owner>;
 
     /// Notes behind a block which task it is charged to.
     ///
@@ -141,7 +142,9 @@ impl TaskAccounts for NoTasks {
     fn current() {}
 
     #[inline(always)]
-    unsafe fn owner_of(_: NonNull<u8>, _: usize) {}
+    unsafe fn owner_of(_: NonNull<u8>, _: usize) -> MaybeUninit<()> {
+        MaybeUninit::new(())
+    }
 
     #[inline(always)]
     unsafe fn set_owner(_: NonNull<u8>, _: usize, (): ()) {}
@@ -196,9 +199,9 @@ impl<K: CurrentTask, const N: usize> TaskAccounts for TaskTable<K, N> {
     }
 
     #[inline(always)]
-    unsafe fn owner_of(block: NonNull<u8>, bytes: usize) -> u8 {
+    unsafe fn owner_of(block: NonNull<u8>, bytes: usize) -> MaybeUninit<u8> {
         // SAFETY: the caller promises a readable byte there.
-        unsafe { block.as_ptr().wrapping_add(bytes).read() }
+        unsafe { block.as_ptr().wrapping_add(bytes).cast::<MaybeUninit<u8>>().read() }
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ fn layout(size: usize) -> Layout {
 
 /// Adds a region of this size to a heap.
 fn add<C: HeapConfig, const REGIONS: usize>(heap: &FirmwareHeap<C, REGIONS>, bytes: usize, has: MemoryCaps) {
-    let memory: &'static mut [MaybeUninit<u8>] = Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice());
+    let memory: &'static mut [MaybeUninit<u8>] = Box::leak(Box::new_uninit_slice(bytes));
     heap.add_memory_with(memory, has).expect("a region");
 }
 
@@ -120,6 +120,14 @@ fn a_block_that_grows_stays_in_its_region_and_leaves_it_only_to_what_is_wanted()
         assert!(unsafe { std::slice::from_raw_parts(out.as_ptr(), size) }.iter().all(|&byte| byte == 7));
         assert_eq!((heap.usage_of(DMA).live, heap.usage_of(EXTERNAL).live), (8, 9000));
         assert_eq!((heap.counters().requested, heap.counters().refused), (9008, 0));
+        // Nor does it come back inside because it moves: the preference is for what has no place yet.
+        let after = heap.allocate_in(layout(8), &[EXTERNAL]).expect("room");
+        // SAFETY: live; only the returned pointer is used from here on.
+        let small = unsafe { heap.reallocate(out, layout(9000), size) }.expect("always in place");
+        let next = heap.allocate_in(layout(8), &[EXTERNAL]).expect("room behind it");
+        // SAFETY: as above.
+        let grown = unsafe { heap.reallocate(small, layout(size), size + 1000) }.expect("room outside, and inside");
+        assert!(grown != small && heap.usage_of(DMA).live == 8, "{after:?} {next:?}");
         heap.check().expect("every invariant holds");
     }
 }
@@ -130,8 +138,9 @@ fn six_regions_serve_their_own_and_take_back_their_own() {
     let has = [INTERNAL, INTERNAL | DMA, DMA, EXTERNAL, RETAINED | INTERNAL, MemoryCaps::user::<23>()];
     has.into_iter().for_each(|has| add(&HEAP, 4096, has));
     assert!(heap_arena!(HEAP, 4096).is_err(), "a seventh");
-    assert_eq!(HEAP.stats().total, 6 * 4096);
-    assert_eq!([INTERNAL, DMA, EXTERNAL, RETAINED].map(|has| HEAP.usage_of(has).total / 4096), [3, 2, 1, 1]);
+    // Alignment may cut off 16 bytes of each.
+    let regions = |has| (HEAP.usage_of(has).total + 6 * 16) / 4096;
+    assert_eq!([INTERNAL, DMA, EXTERNAL, RETAINED, MemoryCaps::ANY].map(regions), [3, 2, 1, 1, 6]);
     let mut random = fastrand::Rng::with_seed(6);
     let mut live: Vec<(NonNull<u8>, Layout, u8)> = Vec::new();
     for round in 0..if cfg!(miri) { 200 } else { 20_000 } {
@@ -152,7 +161,7 @@ fn six_regions_serve_their_own_and_take_back_their_own() {
             unsafe { HEAP.free(block, layout) };
         }
     }
-    assert!(HEAP.counters().failures > 0, "some wishes were not met");
+    assert!(cfg!(miri) || HEAP.counters().failures > 0, "some wishes were not met");
     HEAP.check().expect("every invariant holds");
     // SAFETY: live, and used no more.
     live.into_iter().for_each(|(block, layout, _)| unsafe { HEAP.free(block, layout) });

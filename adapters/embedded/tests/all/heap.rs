@@ -24,7 +24,7 @@ fn add<const REGIONS: usize>(
 
 /// Memory for one test, leaked.
 fn memory(bytes: usize) -> &'static mut [MaybeUninit<u8>] {
-    Box::leak(vec![MaybeUninit::uninit(); bytes].into_boxed_slice())
+    Box::leak(Box::new_uninit_slice(bytes))
 }
 
 #[test]

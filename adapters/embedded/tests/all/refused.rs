@@ -11,7 +11,8 @@ use terrace_embedded::{
 fn memory_comes_back_with_the_reason_and_serves_another_heap() {
     let full: FirmwareHeap = FirmwareHeap::empty();
     heap_arena!(full, 1024).expect("the first region");
-    let memory: &'static mut [MaybeUninit<u8>] = Box::leak(vec![MaybeUninit::uninit(); 8192].into_boxed_slice());
+    static MEMORY: StaticMemory<8192> = StaticMemory::new();
+    let memory = MEMORY.take().expect("the first time");
     let (start, total) = (memory.as_ptr(), full.stats().total);
     let refused = full.add_memory(memory).expect_err("a second region");
     assert_eq!(refused.error, InitError::Region(RegionError::TooMany));
@@ -68,7 +69,7 @@ fn an_overlapping_region_changes_neither_heap_nor_bytes() {
 fn other_memory_that_comes_back_frees_no_claim() {
     static MEMORY: StaticMemory<1024> = StaticMemory::new();
     let swapped = MEMORY.offer(|_kept| {
-        let memory: &'static mut [MaybeUninit<u8>] = Box::leak(vec![MaybeUninit::uninit(); 1024].into_boxed_slice());
+        let memory: &'static mut [MaybeUninit<u8>] = Box::leak(Box::new_uninit_slice(1024));
         Err(RefusedMemory { error: InitError::Null, memory })
     });
     assert_eq!(swapped, Err(InitError::Null));
