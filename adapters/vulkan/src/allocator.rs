@@ -8,7 +8,7 @@
 //!
 //! Promises upward: live allocations never overlap, nor do linear and optimal ones share a page of `bufferImageGranularity`; limits on
 //! number and size of memory objects, heaps and budgets are kept; a request fails only after free memory of all other pools of the heap
-//! went back and each memory type that serves was tried.
+//! (of all pools, where the number of objects is the limit) went back and each memory type that serves was tried.
 //! Asks from below: [`Pools`] over memory objects.
 
 #[cfg(test)]
@@ -17,6 +17,7 @@ mod tests;
 use crate::allocation::{AllocationOrigin, VulkanAllocation};
 use crate::driver::{AshDriver, MemoryDriver, Resource, Wish};
 use crate::error::AllocationError;
+use crate::library;
 use crate::pools::{AllocatorOptions, GRAIN, Pools, refusal};
 use crate::table::{MemoryTable, MemoryUse};
 use ash::vk;
@@ -82,7 +83,6 @@ impl VulkanAllocator {
     ///
     /// # Safety
     /// `physical` and `device` must be of `instance`, and live until the allocator, its clones and all allocations are dropped.
-    /// `instance` must have been created for Vulkan 1.1 or newer.
     pub unsafe fn new(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
@@ -93,6 +93,9 @@ impl VulkanAllocator {
         let properties = unsafe { instance.get_physical_device_properties(physical) };
         if properties.api_version < vk::API_VERSION_1_1 {
             return Err(AllocationError::BadRequest("the device must support Vulkan 1.1"));
+        }
+        if !library::has_allocators_functions(instance, device.handle()) {
+            return Err(AllocationError::BadRequest("the instance must be created for Vulkan 1.1 or newer"));
         }
         // SAFETY: the caller's promise.
         let table = unsafe { MemoryTable::of(instance, physical) };
@@ -174,7 +177,7 @@ impl VulkanAllocator {
         Err(last.unwrap_or(AllocationError::NoMemoryType { type_bits, usage }))
     }
 
-    /// Allocates memory of one type; if there is none left, once more without what pools of the same heap keep.
+    /// Allocates memory of one type; if there is none left, once more without what the pools keep of what is used up.
     fn allocate_of(
         &self,
         at: u32,
@@ -186,7 +189,7 @@ impl VulkanAllocator {
         let own = dedicated.is_some() || wanted.alignment > GRAIN;
         let attempt = || if own { self.own(at, wanted.size, dedicated) } else { self.part(at, desc) };
         match attempt() {
-            Err(AllocationError::OutOfMemory { .. }) if self.pools.trim_heap(at) > 0 => attempt(),
+            Err(AllocationError::OutOfMemory { fault, .. }) if self.pools.trim_for(at, fault) > 0 => attempt(),
             done => done,
         }
     }
@@ -332,7 +335,7 @@ impl VulkanAllocator {
     /// # Errors
     /// The invariant that is broken, and where.
     pub fn check(&self) -> Result<(), Violation> {
-        self.pools.check()
+        if self.pools.process.is_current() { self.pools.check() } else { Ok(()) }
     }
 }
 

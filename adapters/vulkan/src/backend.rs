@@ -8,7 +8,8 @@ use ash::vk::{self, Handle};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_device::{
-    Backend, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, MemoryPlace, RawEvent, RawStream,
+    Backend, CopyRange, Description, Fault, FaultReason, Memory, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent,
+    RawStream,
 };
 
 impl Shared {
@@ -20,7 +21,8 @@ impl Shared {
 }
 
 // SAFETY: each region is a buffer with memory of its own, at addresses of its own; host-visible ones are coherent, mapped as long as
-// they live, at the mapping's exposed address. Submissions of a stream wait for the one before by its semaphore, which signals when all
+// they live, at the mapping's exposed address. Address space is a sparse buffer, at addresses of its own too, and what is mapped in it is
+// bound once `allow` returns. Submissions of a stream wait for the one before by its semaphore, which signals when all
 // that it stands for is done; each ends with a barrier to the host. Events, waits and orders name values of these semaphores, so that
 // what they say is Vulkan's answer. Commands name the ranges passed alone.
 unsafe impl Backend for VulkanBackend {
@@ -54,6 +56,41 @@ unsafe impl Backend for VulkanBackend {
         Ok(())
     }
 
+    fn reserve(&self, bytes: u64) -> Result<u64, Fault> {
+        self.shared.reserve_pages(bytes)
+    }
+
+    unsafe fn unreserve(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.unreserve_pages(address, bytes) }
+    }
+
+    fn create_handle(&self, bytes: u64) -> Result<PhysicalHandle, Fault> {
+        self.shared.create_page_memory(bytes)
+    }
+
+    unsafe fn release_handle(&self, handle: PhysicalHandle) -> Result<(), Fault> {
+        self.shared.release_page_memory(handle)
+    }
+
+    unsafe fn map(&self, address: u64, bytes: u64, handle: PhysicalHandle) -> Result<(), Fault> {
+        self.shared.map_pages(address, bytes, handle)
+    }
+
+    /// Binds all that was mapped in the range, by one call.
+    unsafe fn allow(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<(), Fault> {
+        if !peers.is_empty() {
+            return Err(Fault::of("allow", FaultReason::Unsupported));
+        }
+        // SAFETY: memory that was mapped is used by no work before this call.
+        unsafe { self.shared.bind_pages(address, bytes) }
+    }
+
+    unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        // SAFETY: the caller's promise.
+        unsafe { self.shared.unmap_pages(address, bytes) }
+    }
+
     fn place(&self, address: u64) -> MemoryPlace {
         match self.buffer(address) {
             Some((buffer, offset)) => MemoryPlace { object: buffer.as_raw(), offset },
@@ -72,6 +109,7 @@ unsafe impl Backend for VulkanBackend {
     }
 
     unsafe fn stream_name(&self, stream: RawStream) -> Result<Option<u64>, Fault> {
+        self.shared.check("stream")?;
         self.shared.stream(stream).map(|_| Some(stream.0))
     }
 
@@ -127,7 +165,7 @@ unsafe impl Backend for VulkanBackend {
         self.shared.check("vkQueueSubmit")?;
         let stream: Arc<_> = self.shared.stream(stream)?;
         if let Some((after, value)) = self.shared.event(event)? {
-            stream.order(&after, value);
+            stream.order(self.device(), &after, value)?;
         }
         Ok(())
     }

@@ -212,6 +212,7 @@ impl MemoryDriver for AshDriver {
     }
 
     unsafe fn bind(&self, resource: Resource, memory: vk::DeviceMemory, offset: u64) -> Result<(), Fault> {
+        self.check_process("vkBindBufferMemory")?;
         match resource {
             Resource::Buffer(buffer) => {
                 // SAFETY: the caller's promise.
@@ -227,12 +228,14 @@ impl MemoryDriver for AshDriver {
     }
 
     unsafe fn flush(&self, range: ObjectRange) -> Result<(), Fault> {
+        self.check_process("vkFlushMappedMemoryRanges")?;
         // SAFETY: the caller's promise.
         let flushed = unsafe { self.device.flush_mapped_memory_ranges(&Self::mapped_range(range)) };
         flushed.map_err(|code| fault("vkFlushMappedMemoryRanges", code))
     }
 
     unsafe fn invalidate(&self, range: ObjectRange) -> Result<(), Fault> {
+        self.check_process("vkInvalidateMappedMemoryRanges")?;
         // SAFETY: the caller's promise.
         let done = unsafe { self.device.invalidate_mapped_memory_ranges(&Self::mapped_range(range)) };
         done.map_err(|code| fault("vkInvalidateMappedMemoryRanges", code))

@@ -81,6 +81,13 @@ pub enum VulkanError {
         /// Its name.
         name: &'static str,
     },
+    /// The Vulkan library is older than version 1.2.
+    OldLibrary {
+        /// Its version: the first number.
+        major: u32,
+        /// The second number.
+        minor: u32,
+    },
     /// There is a Vulkan library, and no driver for it.
     NoDriver,
     /// The drivers have no such device.
@@ -111,6 +118,9 @@ impl fmt::Display for VulkanError {
             Self::NoLibrary { detail } => write!(f, "no Vulkan library: {detail}; {INSTALL}, or use the host backend"),
             Self::MissingFunction { name } => {
                 write!(f, "the Vulkan library or its driver has no function {name}; {INSTALL}")
+            }
+            Self::OldLibrary { major, minor } => {
+                write!(f, "the Vulkan library is of version {major}.{minor}, and terrace needs 1.2; {INSTALL}")
             }
             Self::NoDriver => write!(f, "the Vulkan library finds no driver; {INSTALL}, or use the host backend"),
             Self::NoDevice { found: 0, .. } => {

@@ -9,8 +9,8 @@
 //!   │ allocator    types in turn           │   │ backend    one method, a few calls  │   open: instance, device, capabilities
 //!   │ allocation   where, bytes, flushes   │   │ vulkan     streams, events by number│   library: loaded, functions looked for
 //!   ├──────────────────────────────────────┤   │ regions    a buffer and its memory  │
-//!   │ pools        an arena for each type  │   │ timeline   streams as semaphores    │
-//!   │ objects      counts, heaps, budgets  │ <─┤                                     │
+//!   │ pools        an arena for each type  │   │ pages      sparse buffers           │   sparse: what is bound where
+//!   │ objects      counts, heaps, budgets  │ <─┤ timeline   streams as semaphores    │
 //!   ├──────────────────────────────────────┴───┴─────────────────────────────────────┤
 //!   │ driver   memory objects, mapping, binding: the calls of Vulkan                 │   table: types, heaps, limits as data
 //!   └────────────────────────────────────────────────────────────────────────────────┘   fault: codes as faults
@@ -25,8 +25,10 @@ mod fault;
 mod library;
 mod objects;
 mod open;
+mod pages;
 mod pools;
 mod regions;
+mod sparse;
 mod table;
 mod timeline;
 mod vulkan;

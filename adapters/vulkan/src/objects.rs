@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use terrace_core::{Region, Source, SourceError, SourceUsage};
 use terrace_device::{Fault, FaultReason};
 
+/// What a fault names where no more objects may exist.
+pub(crate) const OBJECT_LIMIT: &str = "maxMemoryAllocationCount";
+
 /// A device's memory objects.
 pub(crate) struct Objects {
     pub table: MemoryTable,
@@ -37,14 +40,12 @@ impl Objects {
         if self.driver.budget(heap).is_some_and(|heap| heap.used.saturating_add(bytes) > heap.budget) {
             return Err(full("VK_EXT_memory_budget"));
         }
-        let one_more = |count: u32| (count < self.table.max_objects).then(|| count + 1);
-        let counted = self.count.try_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.map_err(|_| full("maxMemoryAllocationCount"))?;
+        self.count_one()?;
         let size = self.table.heaps[heap as usize].bytes;
         let fits = |used: u64| used.checked_add(bytes).filter(|&used| used <= size);
         let used = &self.used[heap as usize];
         let taken = used.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| full("VkMemoryHeap::size"));
-        let taken = taken.inspect_err(|_| _ = self.count.fetch_sub(1, Ordering::Relaxed));
+        let taken = taken.inspect_err(|_| self.uncount_one());
         taken?;
         let map = self.table.is_host_visible(type_index);
         let object = self.driver.allocate(&ObjectRequest { type_index, bytes, dedicated, map });
@@ -63,8 +64,20 @@ impl Objects {
         self.forget(object.type_index, object.bytes);
     }
 
-    fn forget(&self, type_index: u32, bytes: u64) {
+    /// Counts an object among those that may exist; by itself for one whose memory is of no heap.
+    pub fn count_one(&self) -> Result<(), Fault> {
+        let one_more = |count: u32| (count < self.table.max_objects).then(|| count + 1);
+        let counted = self.count.try_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.map(drop).map_err(|_| Fault::of(OBJECT_LIMIT, FaultReason::OutOfMemory))
+    }
+
+    /// Takes back [`count_one`](Self::count_one).
+    pub fn uncount_one(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn forget(&self, type_index: u32, bytes: u64) {
+        self.uncount_one();
         self.used[self.table.types[type_index as usize].heap as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 

@@ -6,9 +6,10 @@
 use crate::driver::AshDriver;
 use crate::error::VulkanError;
 use crate::fault::fault;
-use crate::library;
+use crate::library::{NEEDED, OwnedDevice};
 use crate::objects::Objects;
-use crate::regions::usage;
+use crate::regions::{buffer_usage, usage};
+use crate::sparse::{PAGE, SparseProbe, binding_family, features as features_for_pages};
 use crate::table::{MemoryTable, MemoryUse};
 use crate::vulkan::{Shared, VulkanBackend};
 use ash::vk;
@@ -20,47 +21,12 @@ use terrace_guard::Process;
 /// Queues that streams share, at most.
 const QUEUES: u32 = 8;
 
-/// The oldest version that serves, of device and instance.
-const NEEDED: u32 = vk::API_VERSION_1_2;
-
-/// An instance, destroyed when it is dropped unless it was taken.
-struct OwnInstance {
-    entry: ash::Entry,
-    instance: Option<ash::Instance>,
-}
-
-impl OwnInstance {
-    fn create() -> Result<Self, VulkanError> {
-        let entry = library::load()?;
-        let app = vk::ApplicationInfo::default().application_name(c"terrace").api_version(NEEDED);
-        // SAFETY: the library has the function; the structures live through the call.
-        let made = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) };
-        let instance = made.map_err(|code| match code {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
-            code => fault("vkCreateInstance", code).into(),
-        })?;
-        // Without its functions it cannot be destroyed either.
-        library::check_instance(&entry, instance.handle())?;
-        Ok(Self { entry, instance: Some(instance) })
-    }
-
-    fn devices(&self) -> Result<Vec<vk::PhysicalDevice>, VulkanError> {
-        let Some(instance) = &self.instance else { return Ok(Vec::new()) };
-        // SAFETY: the instance is live.
-        unsafe { instance.enumerate_physical_devices() }.map_err(|code| match code {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
-            code => fault("vkEnumeratePhysicalDevices", code).into(),
-        })
-    }
-}
-
-impl Drop for OwnInstance {
-    fn drop(&mut self) {
-        if let Some(instance) = self.instance.take() {
-            // SAFETY: nothing of it is left.
-            unsafe { instance.destroy_instance(None) };
-        }
-    }
+fn devices(instance: &ash::Instance) -> Result<Vec<vk::PhysicalDevice>, VulkanError> {
+    // SAFETY: the instance is live.
+    unsafe { instance.enumerate_physical_devices() }.map_err(|code| match code {
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => VulkanError::NoDriver,
+        code => fault("vkEnumeratePhysicalDevices", code).into(),
+    })
 }
 
 /// What was found out about a physical device.
@@ -71,8 +37,12 @@ struct DeviceProbe {
     family: u32,
     queues: u32,
     device_address: bool,
+    /// Whether the driver is one over another interface, which leaves parts out.
+    portability: bool,
     /// Of memory that is imported, in bytes; 0 without the extension.
     import_atom: u64,
+    /// What it says about sparse binding, or what is missing.
+    sparse: Result<SparseProbe, &'static str>,
 }
 
 impl VulkanBackend {
@@ -83,18 +53,19 @@ impl VulkanBackend {
     /// # Errors
     /// [`VulkanError`] names what is missing and what to do about it.
     pub fn open(ordinal: u32) -> Result<Self, VulkanError> {
-        let mut own = OwnInstance::create()?;
-        let devices = own.devices()?;
+        let mut own = OwnedDevice::new()?;
+        let instance = own.instance.clone();
+        let devices = devices(&instance)?;
         let found = devices.len() as u32;
         let physical = *devices.get(ordinal as usize).ok_or(VulkanError::NoDevice { ordinal, found })?;
-        let Some(instance) = own.instance.clone() else { return Err(VulkanError::NoDriver) };
         let found = DeviceProbe::look(&instance, physical)?;
         // SAFETY: the instance is of version 1.2, and so is the device: `look` refuses others.
         let table = unsafe { MemoryTable::of(&instance, physical) };
         let device = found.create_device(&instance, physical, table.budget)?;
-        // Without its functions it cannot be destroyed either.
-        library::check_device(&instance, device.handle())?;
-        let imports = (found.import_atom > 0).then(|| ash::ext::external_memory_host::Device::new(&instance, &device));
+        let importing = (found.import_atom > 0).then_some(c"vkGetMemoryHostPointerPropertiesEXT");
+        let binding = found.sparse.is_ok().then_some(c"vkQueueBindSparse");
+        own.add(device.clone(), importing.into_iter().chain(binding))?;
+        let imports = importing.map(|_| ash::ext::external_memory_host::Device::new(&instance, &device));
         let queues = (0..found.queues).map(|at| {
             // SAFETY: the device was created with this many queues of the family.
             let queue = unsafe { device.get_device_queue(found.family, at) };
@@ -105,17 +76,29 @@ impl VulkanBackend {
         let description = found.describe(ordinal, &table);
         let driver = AshDriver { instance, physical, device, budget, device_address, process };
         let objects = Objects::new(table, Box::new(driver.clone()));
-        // From here on the instance goes with the device.
-        own.instance = None;
-        let (entry, family, atom) = (own.entry.clone(), found.family, found.import_atom);
-        let shared = Shared::new(entry, driver, objects, description, family, queues, imports, atom);
+        let (family, atom) = (found.family, found.import_atom);
+        let shared = Shared::new(own, driver, objects, description, family, queues, imports, atom);
         let patterns: Vec<u8> = (0..=u8::MAX).flat_map(|value| [value; 4]).collect();
-        if let Some(usage) = usage(MemoryKind::Pinned) {
-            let region = shared.make_region(usage, patterns.len() as u64)?;
-            shared.write_region(&region, &patterns);
-            let _ = shared.patterns.set(region);
+        let region = shared.make_region(MemoryKind::Pinned, patterns.len() as u64)?;
+        shared.write_region(&region, &patterns);
+        let _ = shared.patterns.set(region);
+        let mut opened = Self { shared: Arc::new(shared) };
+        let tried = match found.sparse.map(|sparse| opened.add_pages(sparse)) {
+            Ok(Err(fault)) if fault.is_fatal() => return Err(fault.into()),
+            Ok(tried) => tried.map_err(|fault| fault.to_string()),
+            Err(lacks) => Err(lacks.into()),
+        };
+        if let Some(shared) = Arc::get_mut(&mut opened.shared) {
+            let description = &mut shared.description;
+            match tried {
+                Ok(()) => {
+                    description.page_bytes = PAGE;
+                    description.capabilities |= Capabilities::PAGES;
+                }
+                Err(why) => description.notes.push(format!("no pages: memory comes in segments: {why}")),
+            }
         }
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(opened)
     }
 
     /// The number of devices.
@@ -123,7 +106,7 @@ impl VulkanBackend {
     /// # Errors
     /// [`VulkanError`] if there is no library or no driver.
     pub fn count() -> Result<u32, VulkanError> {
-        Ok(OwnInstance::create()?.devices()?.len() as u32)
+        Ok(devices(&OwnedDevice::new()?.instance)?.len() as u32)
     }
 }
 
@@ -140,6 +123,7 @@ impl DeviceProbe {
         let mut all = vk::PhysicalDeviceFeatures2::default().push_next(&mut features);
         // SAFETY: as above; the structures live through the call.
         unsafe { instance.get_physical_device_features2(physical, &mut all) };
+        let oldest = all.features;
         if features.timeline_semaphore == vk::FALSE {
             return Err(too_old("timeline semaphores"));
         }
@@ -151,12 +135,20 @@ impl DeviceProbe {
         let mut host = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
         let mut more = vk::PhysicalDeviceProperties2::default().push_next(&mut driver);
-        let imports = has_extension(instance, physical, ash::ext::external_memory_host::NAME);
+        let device_address = features.buffer_device_address == vk::TRUE;
+        let imports = has_extension(instance, physical, ash::ext::external_memory_host::NAME)
+            && can_import(instance, physical, device_address);
         if imports {
             more = more.push_next(&mut host);
         }
+        let mut buffers = vk::PhysicalDeviceMaintenance4Properties { max_buffer_size: u64::MAX, ..Default::default() };
+        if has_extension(instance, physical, ash::khr::maintenance4::NAME) {
+            more = more.push_next(&mut buffers);
+        }
         // SAFETY: as above.
         unsafe { instance.get_physical_device_properties2(physical, &mut more) };
+        let (space, largest) = (properties.limits.sparse_address_space_size, buffers.max_buffer_size);
+        let sparse = binding_family(&oldest, &families, family).map(|family| SparseProbe { family, space, largest });
         let text = |text: &[std::ffi::c_char]| {
             let bytes: Vec<u8> = text.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
             String::from_utf8_lossy(&bytes).into_owned()
@@ -169,7 +161,9 @@ impl DeviceProbe {
             kind: properties.device_type,
             family,
             queues: of.queue_count.min(QUEUES),
-            device_address: features.buffer_device_address == vk::TRUE,
+            device_address,
+            portability: has_extension(instance, physical, ash::khr::portability_subset::NAME),
+            sparse,
             import_atom: if imports { host.min_imported_host_pointer_alignment } else { 0 },
         })
     }
@@ -181,15 +175,24 @@ impl DeviceProbe {
         budget: bool,
     ) -> Result<ash::Device, VulkanError> {
         let priorities = vec![1.0; self.queues as usize];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(self.family).queue_priorities(&priorities)];
+        let of = |family, queues| {
+            vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities[..queues])
+        };
+        let mut queues = vec![of(self.family, priorities.len())];
+        // The queue that binds, unless it is one of the streams'.
+        queues
+            .extend(self.sparse.ok().filter(|sparse| sparse.family != self.family).map(|sparse| of(sparse.family, 1)));
         let mut features = vk::PhysicalDeviceVulkan12Features::default()
             .timeline_semaphore(true)
             .buffer_device_address(self.device_address);
         let budget = budget.then_some(ash::ext::memory_budget::NAME.as_ptr());
         let imports = (self.import_atom > 0).then_some(ash::ext::external_memory_host::NAME.as_ptr());
-        let extensions: Vec<_> = budget.into_iter().chain(imports).collect();
+        // Where a device lists it, it must be enabled.
+        let portability = self.portability.then_some(ash::khr::portability_subset::NAME.as_ptr());
+        let extensions: Vec<_> = budget.into_iter().chain(imports).chain(portability).collect();
+        let oldest = self.sparse.map_or_else(|_| vk::PhysicalDeviceFeatures::default(), |_| features_for_pages());
         let info = vk::DeviceCreateInfo::default().queue_create_infos(&queues).enabled_extension_names(&extensions);
+        let info = info.enabled_features(&oldest);
         // SAFETY: family, features and extensions are those that the device has; the structures live through the call.
         let made = unsafe { instance.create_device(physical, &info.push_next(&mut features), None) };
         made.map_err(|code| fault("vkCreateDevice", code).into())
@@ -199,7 +202,7 @@ impl DeviceProbe {
         let has = |kind| usage(kind).is_some_and(|usage| !table.candidates(u32::MAX, usage).is_empty());
         let shares = matches!(self.kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU);
         let mut capabilities = Capabilities::STREAM_NAMES | Capabilities::BATCHES;
-        let mut notes = vec!["no pages: memory comes in segments".into()];
+        let mut notes = Vec::new();
         let mut add = |there, capability, note: &str| {
             if there { capabilities |= capability } else { notes.push(note.into()) }
         };
@@ -216,7 +219,7 @@ impl DeviceProbe {
         add(
             self.import_atom > 0,
             Capabilities::REGISTRATION,
-            "no registration: VK_EXT_external_memory_host is missing",
+            "no registration: VK_EXT_external_memory_host is missing, or imports no buffers",
         );
         if shares {
             capabilities |= Capabilities::INTEGRATED;
@@ -244,4 +247,16 @@ fn has_extension(instance: &ash::Instance, physical: vk::PhysicalDevice, name: &
     // SAFETY: a device of the live instance.
     let all = unsafe { instance.enumerate_device_extension_properties(physical) }.unwrap_or_default();
     all.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name))
+}
+
+/// Whether memory of the process can back a buffer as this crate makes them.
+fn can_import(instance: &ash::Instance, physical: vk::PhysicalDevice, device_address: bool) -> bool {
+    use vk::ExternalMemoryFeatureFlags as Flags;
+    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(buffer_usage(device_address));
+    let info = info.handle_type(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+    let mut properties = vk::ExternalBufferProperties::default();
+    // SAFETY: a device of the live instance, which is of version 1.1 at least; the structures live through the call.
+    unsafe { instance.get_physical_device_external_buffer_properties(physical, &info, &mut properties) };
+    let features = properties.external_memory_properties.external_memory_features;
+    features.contains(Flags::IMPORTABLE) && !features.contains(Flags::DEDICATED_ONLY)
 }

@@ -6,8 +6,9 @@
 
 use crate::driver::{MemoryDriver, MemoryObject};
 use crate::error::AllocationError;
-use crate::objects::{Objects, TypeSource};
+use crate::objects::{OBJECT_LIMIT, Objects, TypeSource};
 use crate::table::MemoryTable;
+use ash::vk;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use terrace_core::arena::{ArenaParts, ArenaSettings, Coalesce, PlainArena};
 use terrace_core::{
@@ -178,9 +179,15 @@ impl Pools {
         }
     }
 
-    /// Gives back what pools of a type's heap keep; returns the bytes.
+    /// Gives back what pools keep of what a type lacks; returns the bytes.
+    ///
+    /// That is memory of its heap, or of all heaps if there are too many objects.
     #[cold]
-    pub fn trim_heap(&self, type_index: u32) -> u64 {
+    pub fn trim_for(&self, type_index: u32, fault: Option<Fault>) -> u64 {
+        let too_many = vk::Result::ERROR_TOO_MANY_OBJECTS.as_raw();
+        if fault.is_some_and(|fault| fault.call == OBJECT_LIMIT || fault.code == too_many) {
+            return self.trim();
+        }
         let types = &self.objects.table.types;
         let heap = types[type_index as usize].heap;
         let mates = self.pools.iter().enumerate().filter(|(number, _)| types[number / 2].heap == heap);

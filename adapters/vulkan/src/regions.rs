@@ -4,10 +4,13 @@
 //! has; a refused call leaves nothing.
 //! Asks from below: [`Objects`] within the device's limits; `ObjectSpace` for addresses.
 
-use crate::driver::{MemoryDriver, ObjectRequest, Requirements, Resource};
+#[cfg(test)]
+mod tests;
+
+use crate::driver::{MemoryDriver, MemoryObject, ObjectRequest, Requirements, Resource};
 use crate::fault::fault;
 use crate::table::MemoryUse;
-use crate::vulkan::{BoundRegion, Shared};
+use crate::vulkan::{BoundRegion, RegionBacking, Shared};
 use ash::vk;
 use terrace_device::{Fault, FaultReason, MemoryKind};
 use vk::MemoryPropertyFlags as Flags;
@@ -15,8 +18,11 @@ use vk::MemoryPropertyFlags as Flags;
 /// Regions begin at multiples of this where the host sees them; elsewhere at larger ones.
 const ALIGN: u64 = 256;
 
+/// A buffer whose memory is Vulkan's own.
+pub(crate) const NO_IMPORT: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::empty();
+
 /// All that a program or this crate does with a buffer.
-fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
+pub(crate) fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
     let all = vk::BufferUsageFlags::TRANSFER_SRC
         | vk::BufferUsageFlags::TRANSFER_DST
         | vk::BufferUsageFlags::UNIFORM_TEXEL_BUFFER
@@ -45,13 +51,12 @@ pub(crate) fn usage(kind: MemoryKind) -> Option<MemoryUse> {
 impl Shared {
     /// Allocates a region; returns its address.
     pub fn take_region(&self, kind: MemoryKind, bytes: u64) -> Result<u64, Fault> {
-        let usage = usage(kind).ok_or(Fault::of("take", FaultReason::Unsupported))?;
         let full = Fault::of("take", FaultReason::OutOfMemory);
         let for_host = kind != MemoryKind::Device;
         // The driver may map memory at any multiple of 64.
         let padded = if for_host { bytes.checked_add(ALIGN) } else { Some(bytes) };
         let padded = padded.filter(|&padded| bytes > 0 && padded <= self.objects.table.max_object_bytes).ok_or(full)?;
-        let region = self.make_region(usage, padded)?;
+        let region = self.make_region(kind, padded)?;
         let address = if for_host {
             let address = region.object.mapped.next_multiple_of(ALIGN);
             let region = BoundRegion { shift: address - region.object.mapped, ..region };
@@ -67,20 +72,25 @@ impl Shared {
     }
 
     /// A buffer and memory for it, bound.
-    pub fn make_region(&self, usage: MemoryUse, bytes: u64) -> Result<BoundRegion, Fault> {
-        let (buffer, wanted) = self.make_buffer(bytes, None)?;
+    pub fn make_region(&self, kind: MemoryKind, bytes: u64) -> Result<BoundRegion, Fault> {
+        let usage = usage(kind).ok_or(Fault::of("take", FaultReason::Unsupported))?;
+        let (buffer, wanted) = self.make_buffer(bytes, vk::BufferCreateFlags::empty(), NO_IMPORT)?;
+        let object = self.take_object(wanted.memory.memory_type_bits, usage, wanted.memory.size).inspect_err(|_| {
+            // SAFETY: made above, and nothing has it.
+            unsafe { self.driver.device.destroy_buffer(buffer, None) };
+        })?;
+        self.bound(BoundRegion { buffer, object, shift: 0, backing: RegionBacking::Object })
+    }
+
+    /// A memory object of the first type that has room.
+    pub fn take_object(&self, type_bits: u32, usage: MemoryUse, bytes: u64) -> Result<MemoryObject, Fault> {
         let mut last = Fault::of("take", FaultReason::Unsupported);
-        for at in self.objects.table.candidates(wanted.memory.memory_type_bits, usage) {
-            match self.objects.take(at, wanted.memory.size, None) {
-                Ok(object) => return self.bound(BoundRegion { buffer, object, shift: 0, imported: false }),
-                Err(fault) => last = fault,
-            }
-            if last.reason != FaultReason::OutOfMemory {
-                break;
+        for at in self.objects.table.pool_candidates(type_bits, usage) {
+            match self.objects.take(at, bytes, None) {
+                Err(fault) if fault.reason == FaultReason::OutOfMemory => last = fault,
+                done => return done,
             }
         }
-        // SAFETY: made above, and nothing has it.
-        unsafe { self.driver.device.destroy_buffer(buffer, None) };
         Err(last)
     }
 
@@ -93,6 +103,9 @@ impl Shared {
         const CALL: &str = "vkGetMemoryHostPointerPropertiesEXT";
         let imports = self.imports.as_ref().ok_or(Fault::of(CALL, FaultReason::Unsupported))?;
         let refused = Fault::of("register", FaultReason::Other);
+        if bytes == 0 {
+            return Err(refused);
+        }
         let first = address & !(atom - 1);
         let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(atom)).ok_or(refused)?;
         let (kind, bytes_around) = (vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT, end - first);
@@ -102,7 +115,7 @@ impl Shared {
         // SAFETY: the device has the extension; the structure lives through the call; the pages are the process's.
         let found = unsafe { get(self.driver.device.handle(), kind, pointer, &mut properties) };
         found.result().map_err(|code| fault(CALL, code))?;
-        let (buffer, wanted) = self.make_buffer(bytes_around, Some(kind))?;
+        let (buffer, wanted) = self.make_buffer(bytes_around, vk::BufferCreateFlags::empty(), kind)?;
         let bits = wanted.memory.memory_type_bits & properties.memory_type_bits;
         let required = Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
         let types =
@@ -114,13 +127,15 @@ impl Shared {
         let imported = imported.and_then(|&type_index| {
             let mut import = vk::ImportMemoryHostPointerInfoEXT::default().handle_type(kind).host_pointer(pointer);
             let request = ObjectRequest { type_index, bytes: bytes_around, ..ObjectRequest::default() };
-            self.driver.allocate_with(&request, Some(&mut import))
+            self.objects.count_one()?;
+            self.driver.allocate_with(&request, Some(&mut import)).inspect_err(|_| self.objects.uncount_one())
         });
         let object = imported.inspect_err(|_| {
             // SAFETY: made above, and nothing has it.
             unsafe { self.driver.device.destroy_buffer(buffer, None) };
         })?;
-        let region = self.bound(BoundRegion { buffer, object, shift: address - first, imported: true })?;
+        let region =
+            self.bound(BoundRegion { buffer, object, shift: address - first, backing: RegionBacking::Import })?;
         if self.space.insert_at(region, address, bytes) {
             return Ok(());
         }
@@ -129,15 +144,18 @@ impl Shared {
         Err(refused)
     }
 
-    fn make_buffer(
+    /// A buffer without memory; `import`: from what its memory will be imported.
+    pub fn make_buffer(
         &self,
         bytes: u64,
-        import: Option<vk::ExternalMemoryHandleTypeFlags>,
+        flags: vk::BufferCreateFlags,
+        import: vk::ExternalMemoryHandleTypeFlags,
     ) -> Result<(vk::Buffer, Requirements), Fault> {
         self.driver.check_process("vkCreateBuffer")?;
-        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(import.unwrap_or_default());
-        let mut info = vk::BufferCreateInfo::default().size(bytes).usage(buffer_usage(self.driver.device_address));
-        if import.is_some() {
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(import);
+        let mut info = vk::BufferCreateInfo::default().flags(flags).size(bytes);
+        info = info.usage(buffer_usage(self.driver.device_address));
+        if import != NO_IMPORT {
             info = info.push_next(&mut external);
         }
         // SAFETY: the device is live; the structures live through the call; the size is not 0.
@@ -166,12 +184,15 @@ impl Shared {
         }
         // SAFETY: the caller's promise.
         unsafe { self.driver.device.destroy_buffer(region.buffer, None) };
-        if region.imported {
+        match region.backing {
             // SAFETY: the caller's promise; its buffer is gone.
-            unsafe { self.driver.free(&region.object) };
-        } else {
-            // SAFETY: likewise.
-            unsafe { self.objects.give_back(&region.object) };
+            RegionBacking::Object => unsafe { self.objects.give_back(&region.object) },
+            RegionBacking::Import => {
+                // SAFETY: likewise.
+                unsafe { self.driver.free(&region.object) };
+                self.objects.uncount_one();
+            }
+            RegionBacking::Pages => {}
         }
     }
 

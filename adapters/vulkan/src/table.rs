@@ -145,6 +145,19 @@ impl MemoryTable {
         found.into_iter().map(|(at, _)| at).collect()
     }
 
+    /// As [`candidates`](Self::candidates); for [`MemoryUse::Device`] of the best type's heap alone where that is the device's.
+    ///
+    /// A pool of the device's memory gives free memory back and tells its user when that heap is full; memory of the host's instead
+    /// would only be slow.
+    pub(crate) fn pool_candidates(&self, type_bits: u32, usage: MemoryUse) -> Vec<u32> {
+        let mut found = self.candidates(type_bits, usage);
+        let heap = found.first().map(|&at| self.types[at as usize].heap);
+        if let Some(heap) = heap.filter(|&heap| usage == MemoryUse::Device && self.heaps[heap as usize].device_local) {
+            found.retain(|&at| self.types[at as usize].heap == heap);
+        }
+        found
+    }
+
     /// How well a type serves a usage: one bit for each wish, the most important highest.
     fn score(&self, of: &MemoryType, usage: MemoryUse) -> u32 {
         if let MemoryUse::Properties { required, preferred } = usage {

@@ -5,15 +5,25 @@
 //!   event: (semaphore, n)      query: its counter is n or more      order: the next submission waits for (semaphore, n)
 //! ```
 //!
+//! A first submission waits for no semaphore. What it may use, the host has seen done (a wait, a query) or handed over by `order`. The
+//! signal of a semaphore makes what was written before it available to the device, and each `vkQueueSubmit` makes what is available
+//! visible to all of the device (Vulkan's memory model, "Availability, Visibility, and Domain Operations"), on whatever queue.
+//!
 //! Promises upward: submissions of a stream run one after the other, each seeing what the one before wrote; a semaphore is destroyed
 //! when nothing that was submitted names it any more.
 //! Asks from below: a device with timeline semaphores; queues, each used under its lock alone.
+
+#[cfg(test)]
+mod tests;
 
 use crate::fault::fault;
 use ash::vk;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_device::Fault;
+use terrace_device::{Fault, FaultReason};
+
+/// Streams that a submission waits for, at most about.
+const MOST_WAITS: usize = 32;
 
 /// A stream.
 pub(crate) struct StreamTimeline {
@@ -97,19 +107,37 @@ impl StreamTimeline {
     }
 
     /// Makes what is submitted from now on wait for a value of another stream.
-    pub fn order(&self, after: &Arc<Self>, value: u64) {
-        if !std::ptr::eq(self, &raw const **after) && value > 0 {
-            self.lock().waits.push((Arc::clone(after), value));
+    pub fn order(&self, device: &ash::Device, after: &Arc<Self>, value: u64) -> Result<(), Fault> {
+        if std::ptr::eq(self, &raw const **after) || value == 0 {
+            return Ok(());
         }
+        let mut work = self.lock();
+        match work.waits.iter_mut().find(|(stream, _)| Arc::ptr_eq(stream, after)) {
+            Some((_, known)) => *known = value.max(*known),
+            None => work.waits.push((Arc::clone(after), value)),
+        }
+        // A stream that has no work of its own would keep all others.
+        if work.waits.len() > MOST_WAITS { self.join(device, &mut work) } else { Ok(()) }
+    }
+
+    /// Forgets what it was ordered after: no work follows.
+    pub fn retire(&self) {
+        self.lock().waits.clear();
     }
 
     /// The value that stands for all that was put on the stream so far, what it was ordered after included.
     pub fn settled(&self, device: &ash::Device) -> Result<u64, Fault> {
         let mut work = self.lock();
         if !work.waits.is_empty() {
-            self.submit(device, &mut work, &[], None)?;
+            self.join(device, &mut work)?;
         }
         Ok(work.value)
+    }
+
+    /// Submits what the stream was ordered after, without commands.
+    fn join(&self, device: &ash::Device, work: &mut Work) -> Result<(), Fault> {
+        work.reclaim(device, self.semaphore)?;
+        self.submit(device, work, &[], None)
     }
 
     /// Whether the stream has reached a value.
@@ -178,6 +206,33 @@ impl StreamTimeline {
         let waits = work.waits.drain(..).map(|(stream, _)| stream).collect();
         work.in_flight.push_back(QueueSubmission { value: work.value, command, _waits: waits });
         Ok(())
+    }
+
+    /// Binds memory to parts of a sparse buffer, and waits until it is.
+    ///
+    /// # Safety
+    /// The queue must bind; the buffer and the memory must be live, the binds inside both, and in use by no work in flight.
+    pub unsafe fn bind(
+        &self,
+        device: &ash::Device,
+        buffer: vk::Buffer,
+        binds: &[vk::SparseMemoryBind],
+    ) -> Result<(), Fault> {
+        let mut work = self.lock();
+        let (semaphores, last, next) = ([self.semaphore], [work.value], [work.value + 1]);
+        let mut timeline =
+            vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&last).signal_semaphore_values(&next);
+        let buffers = [vk::SparseBufferMemoryBindInfo::default().buffer(buffer).binds(binds)];
+        let info = vk::BindSparseInfo::default().wait_semaphores(&semaphores).signal_semaphores(&semaphores);
+        let info = [info.buffer_binds(&buffers).push_next(&mut timeline)];
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the queue is used under its lock; the structures live through the call; the rest is the caller's promise.
+        let submitted = unsafe { device.queue_bind_sparse(*queue, &info, vk::Fence::null()) };
+        drop(queue);
+        submitted.map_err(|code| fault("vkQueueBindSparse", code))?;
+        work.value += 1;
+        // It will be done, and nothing says when: no caller could go on as if it were refused.
+        self.wait(device, work.value).map_err(|fault| Fault { reason: FaultReason::Lost, ..fault })
     }
 
     // The work is consistent between any two statements.

@@ -5,14 +5,17 @@
 //! Asks from below: timelines; memory objects.
 
 use crate::driver::{AshDriver, MemoryObject};
+use crate::fault::fault;
+use crate::library::OwnedDevice;
 use crate::objects::Objects;
+use crate::sparse::SparsePages;
 use crate::timeline::StreamTimeline;
 use ash::vk;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use terrace_device::{Description, Fault, FaultReason, ObjectSpace, RawEvent, RawStream};
+use terrace_device::{Description, Fault, FaultReason, ObjectSpace, RawEvent, RawStream, insist};
 
 /// A Vulkan device as a backend of `terrace_device::Device`. Clones are the same device.
 ///
@@ -38,15 +41,25 @@ pub struct VulkanBackend {
 /// When an event is complete: its stream has reached a value. `None`: not recorded yet.
 pub(crate) type Moment = Option<(Arc<StreamTimeline>, u64)>;
 
-/// Memory at an address: a buffer bound to a memory object of its own.
+/// Memory at an address: a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoundRegion {
     pub buffer: vk::Buffer,
     pub object: MemoryObject,
     /// Offset in the buffer of the region's first byte.
     pub shift: u64,
-    /// Memory of the process that the device was given, not counted among the device's objects.
-    pub imported: bool,
+    pub backing: RegionBacking,
+}
+
+/// The memory of a region's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegionBacking {
+    /// A memory object of the region's own.
+    Object,
+    /// As `Object`, over memory of the process, which is of no heap.
+    Import,
+    /// None of its own: it is address space, in which pages are bound.
+    Pages,
 }
 
 /// What all handles of a device share.
@@ -64,14 +77,16 @@ pub(crate) struct Shared {
     pub out: AtomicU64,
     /// Four bytes of each value, for the ends of fills that are no whole words; set once the device is open.
     pub patterns: std::sync::OnceLock<BoundRegion>,
+    /// Where the device binds sparse buffers; set once the device is open.
+    pub pages: Option<SparsePages>,
     streams: RwLock<HashMap<u64, Arc<StreamTimeline>>>,
     /// Streams that were destroyed, and may be in flight.
     retired: Mutex<Vec<Arc<StreamTimeline>>>,
     events: Mutex<HashMap<u64, Moment>>,
     /// The next stream or event.
     names: AtomicU64,
-    /// Keeps the library loaded.
-    _entry: ash::Entry,
+    /// Dropped after what was made of it.
+    own: OwnedDevice,
 }
 
 impl VulkanBackend {
@@ -99,8 +114,9 @@ impl VulkanBackend {
 
     /// The buffer behind an address of a block, and the address's offset in it.
     ///
-    /// `None` for addresses that are none of this device's.
+    /// `None` for addresses that are none of this device's, and in a forked child.
     pub fn buffer(&self, address: u64) -> Option<(vk::Buffer, u64)> {
+        self.shared.check("address").ok()?;
         self.shared.space.find(address).map(|(region, offset)| (region.buffer, region.shift + offset))
     }
 
@@ -125,7 +141,7 @@ impl VulkanBackend {
 impl Shared {
     #[expect(clippy::too_many_arguments, reason = "what opening found out, once")]
     pub fn new(
-        entry: ash::Entry,
+        own: OwnedDevice,
         driver: AshDriver,
         objects: Objects,
         description: Description,
@@ -145,11 +161,12 @@ impl Shared {
             space: ObjectSpace::new(),
             out: AtomicU64::new(0),
             patterns: std::sync::OnceLock::new(),
+            pages: None,
             streams: RwLock::default(),
             retired: Mutex::default(),
             events: Mutex::default(),
             names: AtomicU64::new(1),
-            _entry: entry,
+            own,
         }
     }
 
@@ -158,7 +175,8 @@ impl Shared {
         self.driver.check_process(call)
     }
 
-    fn name(&self) -> u64 {
+    /// A number that was never used.
+    pub fn name(&self) -> u64 {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -185,7 +203,9 @@ impl Shared {
 
     pub fn retire_stream(&self, stream: RawStream) -> Result<(), Fault> {
         let removed = self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(&stream.0);
-        self.retired().push(removed.ok_or(Fault::of("stream", FaultReason::BadHandle))?);
+        let removed = removed.ok_or(Fault::of("stream", FaultReason::BadHandle))?;
+        removed.retire();
+        self.retired().push(removed);
         self.sweep();
         Ok(())
     }
@@ -193,8 +213,9 @@ impl Shared {
     /// Destroys retired streams whose work is done, and which no event and no other stream names.
     fn sweep(&self) {
         let device = &self.driver.device;
-        self.retired().retain(|stream| {
-            let over = stream.is_over(device) && Arc::strong_count(stream) == 1;
+        self.retired().retain_mut(|stream| {
+            // `get_mut` comes after all that other threads did with their references; reading the count would not.
+            let over = stream.is_over(device) && Arc::get_mut(stream).is_some();
             if over {
                 // SAFETY: its work is done; the last reference is here, so that no event and no submission names it.
                 unsafe { stream.destroy(device) };
@@ -203,7 +224,7 @@ impl Shared {
         });
     }
 
-    fn retired(&self) -> MutexGuard<'_, Vec<Arc<StreamTimeline>>> {
+    pub fn retired(&self) -> MutexGuard<'_, Vec<Arc<StreamTimeline>>> {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -237,14 +258,20 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.own.stays = true;
         if !self.driver.process.is_current() {
             return;
         }
-        let (device, streams) = (self.driver.device.clone(), self.all_streams());
+        let device = self.driver.device.clone();
+        // SAFETY: the device is live, and no other thread has a handle of it any more.
+        let idle = insist(|| unsafe { device.device_wait_idle() }.map_err(|code| fault("vkDeviceWaitIdle", code)));
+        // A lost device has no work in flight; after another refusal it may have, so that all stays.
+        if idle.is_err_and(|fault| fault.reason != FaultReason::Lost) {
+            return;
+        }
+        let streams = self.all_streams();
         self.events().clear();
-        // SAFETY: the device is live, and no other thread has a handle of it any more. A lost device has no work in flight.
-        let _ = unsafe { device.device_wait_idle() };
-        for stream in &streams {
+        for stream in streams.iter().map(|stream| &**stream).chain(self.pages.as_ref().map(|pages| &pages.binds)) {
             // SAFETY: all work is done, and no handle of the device is left.
             unsafe { stream.destroy(&device) };
         }
@@ -253,12 +280,7 @@ impl Drop for Shared {
             unsafe { self.destroy_region(&region) };
         }
         // A region that was never given back keeps the device: it must not outlive it.
-        if self.out.load(Ordering::Relaxed) == 0 {
-            // SAFETY: nothing of the device is left.
-            unsafe { device.destroy_device(None) };
-            // SAFETY: nor of the instance.
-            unsafe { self.driver.instance.destroy_instance(None) };
-        }
+        self.own.stays = self.out.load(Ordering::Relaxed) != 0;
     }
 }
 

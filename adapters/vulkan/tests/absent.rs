@@ -10,8 +10,8 @@ const CHILD: &str = "TERRACE_TEST_VULKAN_ABSENT";
 /// Name of the test that the child runs.
 const TEST: &str = "what_cannot_be_opened_is_told";
 
-/// Wrong libraries, in C, and how the error begins. The first is no library at all.
-const WRONG: [(&str, &str, &str); 6] = [
+/// Wrong libraries, in C after `STUBS`, and how the error begins. The first is no library at all.
+const WRONG: [(&str, &str, &str); 7] = [
     ("text", "", "no Vulkan library: "),
     ("another", "int other(void) { return 0; }", "no Vulkan library: "),
     (
@@ -20,24 +20,33 @@ const WRONG: [(&str, &str, &str); 6] = [
         "the Vulkan library or its driver has no function vkCreateInstance",
     ),
     (
+        "old",
+        "static int create(void *a, void *b, void *c) { return -9; }\nSTUBS(0x401000)",
+        "the Vulkan library is of version 1.1, and terrace needs 1.2; install",
+    ),
+    (
         "refuses",
-        "#include <string.h>\nstatic int create(void *a, void *b, void *c) { return -3; }\n\
-         void *vkGetInstanceProcAddr(void *of, const char *name) { return strcmp(name, \"vkCreateInstance\") ? 0 : create; }",
+        "static int create(void *a, void *b, void *c) { return -3; }\nSTUBS(0x402000)",
         "the Vulkan device could not be opened: vkCreateInstance: failed (VK_ERROR_INITIALIZATION_FAILED",
     ),
     (
         "without_drivers",
-        "#include <string.h>\nstatic int create(void *a, void *b, void *c) { return -9; }\n\
-         void *vkGetInstanceProcAddr(void *of, const char *name) { return strcmp(name, \"vkCreateInstance\") ? 0 : create; }",
+        "static int create(void *a, void *b, void *c) { return -9; }\nSTUBS(0x402000)",
         "the Vulkan library finds no driver; install",
     ),
     (
         "half",
-        "#include <string.h>\nstatic int create(void *a, void *b, void **c) { *c = &create; return 0; }\n\
-         void *vkGetInstanceProcAddr(void *of, const char *name) { return strcmp(name, \"vkCreateInstance\") ? 0 : create; }",
+        "static int create(void *a, void *b, void **c) { *c = &create; return 0; }\nSTUBS(0x402000)",
         "the Vulkan library or its driver has no function vkDestroyInstance",
     ),
 ];
+
+/// A library of a version that lists no extensions, and makes instances by `create`.
+const STUBS: &str = "#include <string.h>\n#define STUBS(V) static int version(unsigned *v) { *v = V; return 0; } \\\n\
+    static int none(void *a, unsigned *n, void *b) { *n = 0; return 0; } \\\n\
+    void *vkGetInstanceProcAddr(void *of, const char *name) { \\\n\
+    return !strcmp(name, \"vkCreateInstance\") ? (void *)create : !strcmp(name, \"vkEnumerateInstanceVersion\") ? (void *)version \\\n\
+    : !strcmp(name, \"vkEnumerateInstanceExtensionProperties\") ? (void *)none : 0; }\n";
 
 /// A folder that is removed when it is dropped.
 struct Folder(PathBuf);
@@ -88,7 +97,7 @@ fn what_cannot_be_opened_is_told() {
         if source.is_empty() {
             std::fs::write(&library, "this is text").expect("a file of our own");
         } else {
-            std::fs::write(&file, source).expect("a file of our own");
+            std::fs::write(&file, format!("{STUBS}{source}")).expect("a file of our own");
             let built = Command::new("cc").args(["-shared", "-fPIC", "-w", "-o"]).arg(&library).arg(&file).status();
             assert!(built.expect("it was there").success(), "{name}");
         }

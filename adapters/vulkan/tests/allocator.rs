@@ -247,7 +247,7 @@ fn a_forked_child_gets_no_memory() {
         let refused = allocator.allocate(&desc);
         let forked = matches!(&refused, Err(AllocationError::Driver(fault)) if fault.reason == FaultReason::Forked);
         drop(kept);
-        let quiet = allocator.trim() == 0 && allocator.stats().live_blocks == 0;
+        let quiet = allocator.trim() == 0 && allocator.stats().live_blocks == 0 && allocator.check().is_ok();
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(i32::from(!(forked && quiet))) };
     }
@@ -255,6 +255,34 @@ fn a_forked_child_gets_no_memory() {
     // SAFETY: a child of ours; the out parameter lives through the call.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!((status, allocator.stats().live_blocks), (0, 1));
+}
+
+/// An instance for Vulkan 1.0 has no functions of 1.1: the first call of one would end the process.
+#[test]
+fn an_instance_of_version_1_0_is_refused() {
+    let Some((vulkan, _allocator)) = opened("an_instance_of_version_1_0_is_refused") else { return };
+    // SAFETY: loads the system's Vulkan library, which the test above has loaded.
+    let entry = unsafe { ash::Entry::load() }.expect("loaded before");
+    let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_0);
+    // SAFETY: the structures live through the call.
+    let old = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) };
+    let old = old.expect("an instance");
+    // SAFETY: live.
+    let physical = unsafe { old.enumerate_physical_devices() }.expect("one at least")[0];
+    let queue =
+        [vk::DeviceQueueCreateInfo::default().queue_family_index(vulkan.queue_family()).queue_priorities(&[1.0])];
+    // SAFETY: the first physical device, as above, has the family.
+    let device =
+        unsafe { old.create_device(physical, &vk::DeviceCreateInfo::default().queue_create_infos(&queue), None) };
+    let device = device.expect("a device");
+    // SAFETY: all are of the instance.
+    let refused = unsafe { VulkanAllocator::new(&old, physical, &device, AllocatorOptions::default()) };
+    let error = refused.expect_err("it has no functions of 1.1");
+    assert!(matches!(error, AllocationError::BadRequest(rule) if rule.starts_with("the instance")), "{error:?}");
+    // SAFETY: nothing was made of it.
+    unsafe { device.destroy_device(None) };
+    // SAFETY: its device is gone.
+    unsafe { old.destroy_instance(None) };
 }
 
 /// A handle that nobody vouches for is not passed to the driver.

@@ -5,7 +5,7 @@ mod validated;
 use ash::vk::{self, Handle};
 use std::sync::mpsc;
 use terrace_device::{
-    Backend, Capabilities, CopyRange, Device, DeviceOptions, FaultReason, MemoryKind, RawEvent, RawStream,
+    Backend, Capabilities, CopyRange, Device, DeviceOptions, Fault, FaultReason, MemoryKind, RawEvent, RawStream,
 };
 use terrace_vulkan::VulkanBackend;
 
@@ -133,7 +133,11 @@ fn events_are_complete_when_the_work_before_them_is() {
         gate.open();
         waits.join().expect("no panic").expect("no loss");
     });
+    // The semaphore that `ordered` names outlives its stream, whose work is done: making another stream would destroy it.
+    let fourth = vulkan.create_stream().expect("a stream");
     assert!(query(&vulkan, behind) && query(&vulkan, ordered));
+    // SAFETY: both are live.
+    unsafe { vulkan.order(fourth, ordered) }.expect("ordered");
     for event in [before, behind, ordered] {
         // SAFETY: live, and not used again.
         unsafe { vulkan.destroy_event(event) }.expect("it was there");
@@ -141,6 +145,7 @@ fn events_are_complete_when_the_work_before_them_is() {
     // SAFETY: the backend looks it up.
     assert_eq!(unsafe { vulkan.query(behind) }.map_err(|fault| fault.reason), Err(FaultReason::BadHandle));
     synchronize(&vulkan, third);
+    synchronize(&vulkan, fourth);
 }
 
 #[test]
@@ -253,6 +258,11 @@ fn the_process_s_own_memory_is_pinned_once() {
     unsafe { vulkan.register(address, bytes) }.expect("pinned");
     // SAFETY: refused.
     assert!(unsafe { vulkan.register(address + 10, 10) }.is_err(), "registered already");
+    for address in [address - 100, address & !0xffff] {
+        // SAFETY: refused.
+        let nothing = unsafe { vulkan.register(address, 0) };
+        assert_eq!(nothing, Err(Fault::of("register", FaultReason::Other)), "no bytes");
+    }
     // SAFETY: registered memory, which nothing else uses meanwhile.
     unsafe { vulkan.fill(address, 0x5a, bytes, stream) }.expect("filled");
     synchronize(&vulkan, stream);
@@ -300,13 +310,20 @@ fn a_kernel_runs_between_copies_of_its_stream() {
 fn a_forked_child_is_refused_and_ends_quietly() {
     let Some(vulkan) = opened("a_forked_child_is_refused_and_ends_quietly") else { return };
     let (stream, event) = (vulkan.create_stream().expect("a stream"), vulkan.create_event().expect("an event"));
+    let region = vulkan.take(MemoryKind::Device, MIB).expect("room");
+    assert!(vulkan.buffer(region).is_some() && vulkan.place(region).object != 0);
     // SAFETY: the child makes no call that needs another thread: each is refused before it locks or allocates.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = |reason: Option<FaultReason>| reason == Some(FaultReason::Forked);
         // SAFETY: both were live when the process forked.
         let recorded = unsafe { vulkan.record(event, stream) }.err().map(|fault| fault.reason);
-        let right = refused(vulkan.take(MemoryKind::Device, MIB).err().map(|fault| fault.reason))
+        // SAFETY: likewise.
+        let named = unsafe { vulkan.stream_name(stream) }.err().map(|fault| fault.reason);
+        let nowhere = vulkan.buffer(region).is_none() && vulkan.place(region).object == 0;
+        let right = nowhere
+            && refused(named)
+            && refused(vulkan.take(MemoryKind::Device, MIB).err().map(|fault| fault.reason))
             && refused(vulkan.create_stream().err().map(|fault| fault.reason))
             && refused(vulkan.synchronize().err().map(|fault| fault.reason))
             && refused(recorded);
@@ -318,10 +335,8 @@ fn a_forked_child_is_refused_and_ends_quietly() {
     // SAFETY: the child of the call above.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child was refused everything");
-    assert!(vulkan.take(MemoryKind::Device, MIB).is_ok_and(|region| {
-        // SAFETY: fresh.
-        unsafe { vulkan.give_back(MemoryKind::Device, region, MIB) }.is_ok()
-    }));
+    // SAFETY: no work used it.
+    unsafe { vulkan.give_back(MemoryKind::Device, region, MIB) }.expect("it was there");
 }
 
 #[test]

@@ -95,9 +95,10 @@ fn loaded_together(loader: Vec<String>, drivers: Vec<String>) -> Vec<Vec<String>
 
 #[cfg(feature = "vulkan")]
 fn vulkan(error: VulkanDeviceError) -> NotOpened {
-    use VulkanError::{MissingFunction, NoDevice, NoDriver, NoLibrary};
-    let ends =
-        |error: &VulkanError| matches!(error, NoLibrary { .. } | MissingFunction { .. } | NoDriver | NoDevice { .. });
+    use VulkanError::{MissingFunction, NoDevice, NoDriver, NoLibrary, OldLibrary};
+    let ends = |error: &VulkanError| {
+        matches!(error, NoLibrary { .. } | MissingFunction { .. } | OldLibrary { .. } | NoDriver | NoDevice { .. })
+    };
     NotOpened::new(&error, |error| !ends(error))
 }
 

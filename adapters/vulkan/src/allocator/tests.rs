@@ -6,7 +6,7 @@ use crate::driver::{HeapBudget, Requirements, Resource, Wish};
 use crate::table::{MemoryTable, MemoryUse};
 use crate::{AllocationDesc, AllocationError, Dedicated, VulkanAllocation, VulkanAllocator};
 use ash::vk::{self, Handle, MemoryPropertyFlags as Flags};
-use numbers::{CountingDriver, DEVICE, GIB, HOST, MIB, amd, intel, jetson, nvidia, table};
+use numbers::{CACHED, CountingDriver, DEVICE, GIB, HOST, MIB, amd, intel, jetson, nvidia, table};
 use std::collections::HashMap;
 use terrace_device::{Fault, FaultReason};
 
@@ -223,6 +223,33 @@ fn what_one_pool_keeps_serves_another_of_the_heap() {
     drop(allocate(&allocator, 50 * MIB, MemoryUse::Upload));
     let image = AllocationDesc { linear: false, ..desc(50 * MIB, MemoryUse::Device) };
     assert_eq!(allocator.allocate(&image).expect("the other pools' went back").memory_type(), 0);
+}
+
+/// Where the number of objects is the limit, an object of any heap is one.
+#[test]
+fn what_pools_of_other_heaps_keep_goes_back_for_an_object() {
+    let numbers = CountingDriver::default();
+    let few = MemoryTable { max_objects: 2, ..table(&[(DEVICE, 0), (HOST, 1)], &[(GIB, true), (GIB, false)]) };
+    let allocator = numbers.allocator(&few);
+    drop(allocate(&allocator, 100 * MIB, MemoryUse::Upload));
+    let _first = allocate(&allocator, 600 * MIB, MemoryUse::Device);
+    assert_eq!(allocator.objects(), 2, "one is kept");
+    assert_eq!(allocate(&allocator, 300 * MIB, MemoryUse::Device).memory_type(), 0);
+    assert_eq!(allocator.heap(1).map(|heap| heap.reserved), Some(0));
+}
+
+#[test]
+fn a_pool_of_the_device_s_memory_takes_none_of_the_host_s() {
+    let of = |table: &MemoryTable, bits| table.pool_candidates(bits, MemoryUse::Device);
+    assert_eq!(of(&nvidia(), u32::MAX), [1], "nor of the window");
+    assert_eq!((of(&amd(16 * GIB), u32::MAX), of(&intel(), u32::MAX)), (vec![0, 1], vec![0, 1, 2]));
+    assert_eq!(of(&nvidia(), 0b1_1000), [4], "a buffer that the rest of the device cannot have");
+    assert_eq!(
+        of(&table(&[(HOST, 0), (CACHED, 1)], &[(GIB, false), (GIB, false)]), u32::MAX),
+        [0, 1],
+        "no heap of its own"
+    );
+    assert_eq!(nvidia().pool_candidates(u32::MAX, MemoryUse::Upload), nvidia().candidates(u32::MAX, MemoryUse::Upload));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 pub const DEVICE: Flags = Flags::DEVICE_LOCAL;
 pub const HOST: Flags = Flags::from_raw(Flags::HOST_VISIBLE.as_raw() | Flags::HOST_COHERENT.as_raw());
-const CACHED: Flags = Flags::from_raw(HOST.as_raw() | Flags::HOST_CACHED.as_raw());
+pub const CACHED: Flags = Flags::from_raw(HOST.as_raw() | Flags::HOST_CACHED.as_raw());
 
 pub fn table(types: &[(Flags, u32)], heaps: &[(u64, bool)]) -> MemoryTable {
     MemoryTable {
