@@ -4,6 +4,7 @@
 //! Asks from below: the core's errors.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 
 use terrace_core::FreeError;
 use terrace_core::heap::RegionError;
@@ -36,6 +37,53 @@ impl fmt::Display for InitError {
 }
 
 impl core::error::Error for InitError {}
+
+/// Memory that a heap refused, and why.
+///
+/// The memory is unchanged: offer it to another heap, or use it otherwise.
+///
+/// # Example
+/// ```
+/// # #[cfg(feature = "critical-section")] {
+/// use terrace_embedded::{Fast, FirmwareHeap, InitError, RefusedMemory, RegionError, StaticMemory};
+/// static HEAP: FirmwareHeap = FirmwareHeap::empty(); // one region
+/// static OTHER: FirmwareHeap = FirmwareHeap::empty();
+/// static FIRST: StaticMemory<4096> = StaticMemory::new();
+/// static SECOND: StaticMemory<8192> = StaticMemory::new();
+///
+/// HEAP.add_memory(FIRST.take().expect("the first time"))?;
+/// let refused = HEAP.add_memory(SECOND.take().expect("the first time")).expect_err("a second region");
+/// assert_eq!(refused.error, InitError::Region(RegionError::TooMany));
+/// OTHER.add_memory(refused.memory)?;
+/// # }
+/// # Ok::<(), terrace_embedded::InitError>(())
+/// ```
+pub struct RefusedMemory {
+    /// Why.
+    pub error: InitError,
+    /// The memory, still the caller's.
+    pub memory: &'static mut [MaybeUninit<u8>],
+}
+
+impl From<RefusedMemory> for InitError {
+    fn from(refused: RefusedMemory) -> Self {
+        refused.error
+    }
+}
+
+impl fmt::Debug for RefusedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedMemory").field("error", &self.error).field("bytes", &self.memory.len()).finish()
+    }
+}
+
+impl fmt::Display for RefusedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl core::error::Error for RefusedMemory {}
 
 /// A refused free or resize: the argument of the hook for bad frees.
 ///

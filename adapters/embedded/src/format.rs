@@ -7,7 +7,7 @@ use defmt::{Format, Formatter, write};
 use terrace_core::FreeError;
 use terrace_core::heap::RegionError;
 
-use crate::error::{BadFree, InitError};
+use crate::error::{BadFree, InitError, RefusedMemory};
 use crate::free_queue::{DeferredFree, QueueFull};
 
 impl Format for InitError {
@@ -26,6 +26,12 @@ impl Format for InitError {
                 write!(f, "no room for another region; give the heap a larger REGIONS")
             }
         }
+    }
+}
+
+impl Format for RefusedMemory {
+    fn format(&self, f: Formatter<'_>) {
+        self.error.format(f);
     }
 }
 

@@ -54,11 +54,39 @@ impl DeferredFree {
     ///
     /// # Safety
     /// The block and `layout` must meet the safety conditions of `free` of the heap that will free the block.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{DeferredFree, FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<u64>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live, of this layout, and used no more.
+    /// let later = unsafe { DeferredFree::new(block, layout) };
+    /// assert_eq!(later.parts(), (block, layout));
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     pub const unsafe fn new(block: NonNull<u8>, layout: Layout) -> Self {
         Self { block, layout }
     }
 
     /// The block and its layout.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{FirmwareHeap, QueueFull, heap_arena};
+    /// # static HEAP: FirmwareHeap = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<u64>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live; without a queue it comes back.
+    /// let QueueFull(back) = unsafe { HEAP.free_later(block, layout) }.expect_err("no queue");
+    /// assert_eq!(back.parts(), (block, layout));
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     pub const fn parts(&self) -> (NonNull<u8>, Layout) {
         (self.block, self.layout)
     }
@@ -178,6 +206,12 @@ impl Entry {
 
 impl<const N: usize> FreeQueue<N> {
     /// An empty queue.
+    ///
+    /// ```
+    /// use terrace_embedded::{DeferQueue, FreeQueue};
+    /// static QUEUE: FreeQueue<16> = FreeQueue::new();
+    /// assert!(QUEUE.pop().is_none());
+    /// ```
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self { waiting: AtomicUsize::new(0), entries: [const { Entry::new() }; N] }

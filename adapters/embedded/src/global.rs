@@ -11,10 +11,13 @@ use terrace_core::heap::HeapConfig;
 use crate::free_queue::DeferQueue;
 use crate::lock::Lock;
 use crate::locked_heap::LockedHeap;
+use crate::tasks::TaskAccounts;
 
 // SAFETY: blocks do not overlap, have at least the layout's size and its alignment; `reallocate` keeps a block's contents.
 // Nothing unwinds: this crate does not panic, and a panic in a hook aborts.
-unsafe impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> GlobalAlloc for LockedHeap<L, C, REGIONS, Q> {
+unsafe impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccounts> GlobalAlloc
+    for LockedHeap<L, C, REGIONS, Q, T>
+{
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.allocate(layout).map_or(ptr::null_mut(), NonNull::as_ptr)

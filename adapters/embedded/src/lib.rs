@@ -14,39 +14,52 @@
 //!                     |             hooks
 //!                   lock            critical section, spin lock, or yours
 //!                     |
-//!                   state           the heap and its counters
+//!                   state           counters, tasks
 //!                     |
-//!            terrace_core::heap     one region or several: static_memory
+//!                  regions          capabilities, static_memory
+//!                     |
+//!            terrace_core::heap     one for each region
 //! ```
 #![no_std]
 
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+mod capabilities;
 mod error;
 #[cfg(feature = "defmt")]
 mod format;
 mod free_queue;
 mod global;
+mod inspect;
 mod lock;
 mod locked_heap;
+mod regions;
+mod setup;
 #[cfg(feature = "embedded-hal")]
 pub mod spi;
 mod state;
 mod static_memory;
 mod stats;
+mod tasks;
 
-pub use error::{BadFree, InitError};
+#[cfg(feature = "allocator-api2")]
+pub use allocator::Within;
+pub use capabilities::MemoryCaps;
+pub use error::{BadFree, InitError, RefusedMemory};
 pub use free_queue::{DeferQueue, DeferredFree, FreeQueue, NoQueue, QueueFull};
 #[cfg(feature = "critical-section")]
 pub use lock::CriticalSection;
 pub use lock::{Lock, Locked};
 pub use locked_heap::LockedHeap;
+#[doc(hidden)]
+pub use regions::{RegionOf, RegionSet};
 pub use static_memory::StaticMemory;
 #[doc(hidden)]
-pub use static_memory::{StaticBytes, StaticClaim};
+pub use static_memory::{StaticBytes, StaticClaim, offer};
 #[doc(hidden)]
 pub use stats::LowWaterMark;
 pub use stats::{HeapCounters, HeapStats};
+pub use tasks::{CurrentTask, NoTasks, TaskAccounts, TaskTable, TaskUsage};
 pub use terrace_core::heap::{
     Checked, Fast, HeaderHeap, HeapConfig, HeapUsage, Narrow, Packed, Records, RegionError, RegionHeap, Small, Wide,
 };
@@ -57,7 +70,8 @@ pub use terrace_core::{FreeError, Violation};
 /// For one core, or for several if the target's implementation of `critical-section` locks out the other cores.
 /// Only with feature `critical-section`, the default.
 #[cfg(feature = "critical-section")]
-pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<CriticalSection, C, REGIONS, Q>;
+pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> =
+    LockedHeap<CriticalSection, C, REGIONS, Q, T>;
 
 /// A heap behind a spin lock, for several cores.
 ///
@@ -65,4 +79,5 @@ pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedH
 ///
 /// Only with feature `spin`, and on targets with compare-and-swap.
 #[cfg(all(feature = "spin", target_has_atomic = "8"))]
-pub type SpinHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue> = LockedHeap<spin::Mutex<()>, C, REGIONS, Q>;
+pub type SpinHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> =
+    LockedHeap<spin::Mutex<()>, C, REGIONS, Q, T>;

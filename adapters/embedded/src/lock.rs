@@ -69,6 +69,16 @@ where
 }
 
 /// A value that callers reach through a lock only.
+///
+/// ```
+/// # #[cfg(feature = "critical-section")] {
+/// use terrace_embedded::{CriticalSection, Locked};
+/// static COUNT: Locked<CriticalSection, u32> = Locked::new(0);
+/// // SAFETY: the closure does not reach `COUNT`.
+/// let count = unsafe { COUNT.with(|count| { *count += 1; *count }) };
+/// assert_eq!(count, 1);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Locked<L, T> {
     lock: L,
@@ -80,6 +90,11 @@ unsafe impl<L: Lock, T: Send> Sync for Locked<L, T> {}
 
 impl<L: Lock, T> Locked<L, T> {
     /// A value behind a lock that is not held.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")]
+    /// static COUNT: terrace_embedded::Locked<terrace_embedded::CriticalSection, u32> = terrace_embedded::Locked::new(0);
+    /// ```
     pub const fn new(value: T) -> Self {
         Self { lock: L::UNLOCKED, value: UnsafeCell::new(value) }
     }
@@ -89,6 +104,15 @@ impl<L: Lock, T> Locked<L, T> {
     /// # Safety
     /// `run` must not call `with` on the same value, not even through a hook: critical sections nest, so the lock would
     /// not stop it.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{CriticalSection, Locked};
+    /// static NAMES: Locked<CriticalSection, [u8; 4]> = Locked::new(*b"heap");
+    /// // SAFETY: the closure does not reach `NAMES`.
+    /// assert_eq!(unsafe { NAMES.with(|names| names[0]) }, b'h');
+    /// # }
+    /// ```
     #[inline(always)]
     pub unsafe fn with<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
         self.lock.locked(|| {

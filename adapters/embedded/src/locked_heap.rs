@@ -1,9 +1,9 @@
-//! A heap behind a lock.
+//! A heap behind a lock: requests, resizes and frees.
 //!
 //! Promises upward: the heap may be a static, and may be called wherever its lock may be taken. A call holds the lock
 //! for one bounded operation at a time: not while it copies a large block, while a hook runs, or from one deferred free
 //! to the next.
-//! Asks from below: the core's heap, a [`Lock`], a [`DeferQueue`].
+//! Asks from below: the core's heap, a [`Lock`], a [`DeferQueue`], accounts by task.
 //!
 //! ```text
 //! allocate   lock( complete two deferred frees, heap.allocate, count )     the fast path: nothing else
@@ -13,17 +13,17 @@
 //! ```
 
 use core::alloc::Layout;
-use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
+use terrace_core::FreeError;
 use terrace_core::heap::{Fast, HeapConfig};
-use terrace_core::{FreeError, Violation};
 
-use crate::error::{BadFree, InitError};
+use crate::capabilities::MemoryCaps;
+use crate::error::BadFree;
 use crate::free_queue::{DeferQueue, DeferredFree, NoQueue, QueueFull};
 use crate::lock::{Lock, Locked};
-use crate::state::{DRAIN_PER_CALL, State};
-use crate::stats::{HeapCounters, HeapStats};
+use crate::state::{DRAIN_PER_CALL, State, Want};
+use crate::tasks::{NoTasks, TaskAccounts};
 
 /// Bytes of the largest block that is copied under the lock: 64 words, whose copy takes about the instructions of one
 /// request. A larger block is copied after the lock is released.
@@ -34,88 +34,112 @@ const COPY_LOCKED: usize = 256;
 /// `FirmwareHeap` and `SpinHeap` name this type with a lock chosen.
 ///
 /// `C` is [`Fast`], [`Small`](crate::Small) or a configuration of your own; the heap takes up to `REGIONS` regions; `Q`
-/// is a [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock.
+/// is a [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock; `T` is a
+/// [`TaskTable`](crate::TaskTable) to know which task has how much.
 #[derive(Debug)]
-pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue> {
-    state: Locked<L, State<C, REGIONS>>,
+pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> {
+    state: Locked<L, State<C, REGIONS, T>>,
     queue: Q,
 }
 
-impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, C, REGIONS, Q> {
+impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccounts> LockedHeap<L, C, REGIONS, Q, T> {
     /// A heap without memory: every request fails.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// use terrace_embedded::{Fast, FirmwareHeap};
+    /// static HEAP: FirmwareHeap<Fast, 6> = FirmwareHeap::empty(); // up to six regions
+    /// assert!(HEAP.allocate(core::alloc::Layout::new::<u32>()).is_none());
+    /// # }
+    /// ```
     pub const fn empty() -> Self {
         Self { state: Locked::new(State::EMPTY), queue: Q::EMPTY }
     }
 
+    /// Runs `run` on the state, behind the lock. It must call no hook, and not this heap.
     #[inline(always)]
-    fn locked<R>(&self, run: impl FnOnce(&mut State<C, REGIONS>) -> R) -> R {
-        // SAFETY: the closures of this file call the core's heap and the queue, which call no hook and not this heap.
+    pub(crate) fn locked<R>(&self, run: impl FnOnce(&mut State<C, REGIONS, T>) -> R) -> R {
+        // SAFETY: the closures of this crate call the core's heap and the queue, which call no hook and not this heap.
         unsafe { self.state.with(run) }
-    }
-
-    /// Adds a region to the heap.
-    ///
-    /// [`StaticMemory::take`](crate::StaticMemory::take) returns memory for one.
-    ///
-    /// # Errors
-    /// [`InitError`]: the region is null, too small, too large, overlaps another, or the heap has `REGIONS` regions
-    /// already.
-    ///
-    /// # Safety
-    /// From now on the bytes must be readable and writable, and only this heap and the users of its blocks may access them.
-    pub unsafe fn init(&self, start: *mut u8, bytes: usize) -> Result<(), InitError> {
-        let start = NonNull::new(start).ok_or(InitError::Null)?;
-        self.locked(|state| {
-            // SAFETY: the caller promises that the bytes are this heap's from now on.
-            unsafe { state.heap.add_region(start, bytes) }?;
-            state.regions += 1;
-            Ok(())
-        })
-    }
-
-    /// Adds a region to the heap; [`StaticMemory::take`](crate::StaticMemory::take) returns one.
-    ///
-    /// # Errors
-    /// As [`LockedHeap::init`].
-    pub fn add_memory(&self, memory: &'static mut [MaybeUninit<u8>]) -> Result<(), InitError> {
-        // SAFETY: `memory` is an exclusive `'static` reference, so nothing else can ever reach the bytes.
-        unsafe { self.init(memory.as_mut_ptr().cast(), memory.len()) }
-    }
-
-    /// Sets the hook that runs when a request fails: without the lock, with the request's layout.
-    ///
-    /// The hook may free blocks or add a region, and returns true to have the request tried again, which happens if
-    /// memory use fell or a region was added. If the request then fails again, the hook runs again. While the hook
-    /// runs, other requests that fail (the hook's own among them) do not call it.
-    pub fn on_out_of_memory(&self, hook: fn(Layout) -> bool) {
-        self.locked(|state| state.out_of_memory = Some(hook));
-    }
-
-    /// Sets the hook that runs when the heap refuses a free or a resize. It runs without the lock.
-    ///
-    /// The heap refuses a double free, a foreign pointer, and a wrong layout, as far as it recognises them.
-    /// `C` decides what is recognised: [`Checked`](crate::Checked) all of them, until the memory is allocated again; other
-    /// heaps only foreign pointers, and only with several regions.
-    pub fn on_bad_free(&self, hook: fn(BadFree)) {
-        self.locked(|state| state.bad_free = Some(hook));
     }
 
     /// Allocates a block. `None`: no free block is large enough, or the layout's size is 0.
     ///
     /// O(1). A request that would fail first completes all deferred frees, O(1) each, and then runs the hook.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<[u32; 25]>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live, and used no more.
+    /// unsafe { HEAP.free(block, layout) };
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Option<NonNull<u8>> {
-        match self.locked(|state| state.allocate(&self.queue, layout)) {
+        self.request(layout, None)
+    }
+
+    /// Allocates a block in a region with the capabilities of an entry of `want`.
+    ///
+    /// The list begins with the wish; the other entries are fallbacks. The first region with room serves the request.
+    ///
+    /// `None`: no such region has room. O(regions), for each entry. An empty list is served by no region.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
+    /// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// heap_arena!(HEAP, 4096, MemoryCaps::INTERNAL | MemoryCaps::DMA)?;
+    /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
+    ///
+    /// let layout = core::alloc::Layout::new::<[u8; 3000]>();
+    /// let dma = HEAP.allocate_in(layout, &[MemoryCaps::DMA]).expect("room");
+    /// assert!(HEAP.allocate_in(layout, &[MemoryCaps::DMA]).is_none(), "no room for a second");
+    /// // On the chip if there is room, else anywhere.
+    /// let other = HEAP.allocate_in(layout, &[MemoryCaps::INTERNAL, MemoryCaps::ANY]).expect("a fallback");
+    /// # let _ = (dma, other);
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
+    #[inline]
+    pub fn allocate_in(&self, layout: Layout, want: &[MemoryCaps]) -> Option<NonNull<u8>> {
+        self.request(layout, Some(want))
+    }
+
+    /// Allocates for the running task.
+    #[inline(always)]
+    pub(crate) fn request(&self, layout: Layout, want: Want<'_>) -> Option<NonNull<u8>> {
+        let owner = T::current();
+        match self.locked(|state| state.allocate(&self.queue, layout, owner, want)) {
             Some(block) => Some(block),
-            None => self.allocate_slow(layout),
+            None => self.allocate_slow(layout, owner, want),
         }
     }
 
-    /// Frees a block. O(1).
+    /// Frees a block, in whichever region it lies. O(1) with one region, else O(regions).
     ///
     /// # Safety
     /// This heap must have allocated the block, and `layout` must be that of the request or of the last resize. The
     /// block must be live, and must not be used afterwards.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<u64>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live, and used no more.
+    /// unsafe { HEAP.free(block, layout) };
+    /// assert_eq!(HEAP.counters().requested, 0);
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     #[inline]
     pub unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
         let refused = self.locked(|state| {
@@ -139,6 +163,19 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     ///
     /// # Safety
     /// As for [`LockedHeap::free`], except that a block which an error returned may still be used.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// use terrace_embedded::{Fast, FirmwareHeap, FreeQueue, heap_arena};
+    /// static HEAP: FirmwareHeap<Fast, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    /// heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<u64>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live, and used no more.
+    /// unsafe { HEAP.free_later(block, layout) }.expect("eight places");
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     pub unsafe fn free_later(&self, block: NonNull<u8>, layout: Layout) -> Result<(), QueueFull> {
         // SAFETY: the caller promises for the block and layout what `free` asks for.
         let pending = unsafe { DeferredFree::new(block, layout) };
@@ -148,6 +185,20 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     /// Completes deferred frees, at most the capacity of `Q`; returns how many.
     ///
     /// For an idle loop. The lock is released after each of the frees.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{Fast, FirmwareHeap, FreeQueue, heap_arena};
+    /// # static HEAP: FirmwareHeap<Fast, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<u64>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live, and used no more.
+    /// unsafe { HEAP.free_later(block, layout) }.expect("eight places");
+    /// assert_eq!((HEAP.collect(), HEAP.collect()), (1, 0));
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     pub fn collect(&self) -> usize {
         (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.drain(&self.queue, 1)) == 1).count()
     }
@@ -156,18 +207,79 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
     ///
     /// `None`: no room, a size of 0, or a refused block; the block is unchanged.
     ///
-    /// A block of more than 256 bytes that moves is copied without the lock, unless it fits only where its old and new
-    /// place overlap.
+    /// A block that moves stays in its region if there is room, and else goes where a request would. A block of more than 256
+    /// bytes that moves is copied without the lock, unless it fits only where its old and new place overlap.
     ///
     /// # Safety
     /// This heap must have allocated the block with this layout; it must be live, and not be used during the call. Of a block
     /// that was resized only the returned pointer may be used, with the new size and the same alignment.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 4096)?;
+    /// let layout = core::alloc::Layout::new::<[u8; 100]>();
+    /// let block = HEAP.allocate(layout).expect("room");
+    /// // SAFETY: live; the old pointer is used no more.
+    /// let longer = unsafe { HEAP.reallocate(block, layout, 1000) }.expect("room");
+    /// assert_eq!((longer, HEAP.counters().requested), (block, 1000), "nothing was behind it");
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
     pub unsafe fn reallocate(&self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.resize(block, layout, bytes, None) }
+    }
+
+    /// Resizes a block, which leaves its region only for one that `want` names.
+    ///
+    /// Otherwise as [`LockedHeap::reallocate`]; `want` is a list as in [`LockedHeap::allocate_in`].
+    ///
+    /// # Safety
+    /// As for [`LockedHeap::reallocate`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// heap_arena!(HEAP, 4096, MemoryCaps::DMA)?;
+    /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
+    /// let layout = core::alloc::Layout::new::<[u8; 100]>();
+    /// let block = HEAP.allocate_in(layout, &[MemoryCaps::DMA]).expect("room");
+    /// // SAFETY: live, and unchanged where the call returns `None`.
+    /// let longer = unsafe { HEAP.reallocate_in(block, layout, 5000, &[MemoryCaps::DMA]) };
+    /// assert!(longer.is_none(), "it does not leave the memory that a DMA controller reaches");
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
+    pub unsafe fn reallocate_in(
+        &self,
+        block: NonNull<u8>,
+        layout: Layout,
+        bytes: usize,
+        want: &[MemoryCaps],
+    ) -> Option<NonNull<u8>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.resize(block, layout, bytes, Some(want)) }
+    }
+
+    /// Resizes a block; see [`LockedHeap::reallocate`].
+    ///
+    /// # Safety
+    /// As for [`LockedHeap::reallocate`].
+    pub(crate) unsafe fn resize(
+        &self,
+        block: NonNull<u8>,
+        layout: Layout,
+        bytes: usize,
+        want: Want<'_>,
+    ) -> Option<NonNull<u8>> {
         let wanted = Layout::from_size_align(bytes, layout.align()).ok().filter(|wanted| wanted.size() > 0)?;
         let resized = self.locked(|state| {
             // SAFETY: the caller promises that this heap allocated the live block with this layout; `wanted` shows that
             // the new size is valid and not 0.
-            unsafe { state.resize(block, layout, bytes, layout.size() <= COPY_LOCKED) }
+            unsafe { state.resize(block, layout, bytes, layout.size() <= COPY_LOCKED, want) }
         });
         match resized {
             Ok(None) => {}
@@ -177,14 +289,18 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
                 return None;
             }
         }
-        let mut new = self.locked(|state| state.allocate_to_grow(&self.queue, wanted));
+        // SAFETY: the caller promises a live block with this layout, behind which its task stands.
+        let owner = unsafe { T::owner_of(block, layout.size()) };
+        // SAFETY: as above.
+        let owner = unsafe { owner.assume_init() };
+        let mut new = self.locked(|state| state.allocate_to_grow(&self.queue, wanted, owner, want, block));
         if new.is_none() {
             // SAFETY: the caller's promise still holds: the first attempt did not refuse the block, and changed
             // nothing.
-            let moved = self.locked(|state| unsafe { state.resize(block, layout, bytes, true) });
+            let moved = self.locked(|state| unsafe { state.resize(block, layout, bytes, true, want) });
             match moved {
                 Ok(Some(moved)) => return Some(moved),
-                _ => new = self.allocate_slow(wanted),
+                _ => new = self.allocate_slow(wanted, owner, want),
             }
         }
         let new = new?;
@@ -195,39 +311,12 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
         Some(new)
     }
 
-    /// Statistics of the heap.
-    ///
-    /// Walks the free blocks under the lock, O(free blocks): for a console, not for a control loop.
-    ///
-    /// [`LockedHeap::counters`] is O(1).
-    pub fn stats(&self) -> HeapStats {
-        self.locked(|state| HeapStats::new(state.heap.usage(), state.counters))
-    }
-
-    /// The counters since the heap was created. O(1).
-    pub fn counters(&self) -> HeapCounters {
-        self.locked(|state| state.counters)
-    }
-
-    /// Whether an address lies in one of the regions.
-    pub fn contains(&self, address: *const u8) -> bool {
-        NonNull::new(address.cast_mut()).is_some_and(|address| self.locked(|state| state.heap.contains(address)))
-    }
-
-    /// Checks every invariant of the heap, under the lock. O(granules): for tests.
-    ///
-    /// # Errors
-    /// The first invariant that does not hold.
-    pub fn check(&self) -> Result<(), Violation> {
-        self.locked(|state| state.heap.check())
-    }
-
     /// Allocates after a failed attempt: completes all deferred frees, then runs the hook.
     #[cold]
     #[inline(never)]
-    fn allocate_slow(&self, layout: Layout) -> Option<NonNull<u8>> {
+    fn allocate_slow(&self, layout: Layout, owner: T::Owner, want: Want<'_>) -> Option<NonNull<u8>> {
         if self.collect() > 0 {
-            let block = self.locked(|state| state.allocate(&self.queue, layout));
+            let block = self.locked(|state| state.allocate(&self.queue, layout, owner, want));
             if block.is_some() {
                 return block;
             }
@@ -239,7 +328,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue> LockedHeap<L, 
                 state.out_of_memory = state.out_of_memory.or(hook);
                 state.drain(&self.queue, DRAIN_PER_CALL);
                 let tried = low_water.lowered(state.low_water()) && again;
-                let block = if tried { state.allocate(&self.queue, layout) } else { None };
+                let block = if tried { state.allocate(&self.queue, layout, owner, want) } else { None };
                 if !tried {
                     state.counters.failures = state.counters.failures.wrapping_add(1);
                 } else if block.is_none() {

@@ -6,8 +6,8 @@
 //! ```text
 //! blocks live             = allocations - frees
 //! total                   = tables + live + free             live: whole granules
-//! requested              <= live                             requested: the layouts' sizes
-//! requested              <= peak                             choose the arena's size by the peak
+//! requested              <= live <= peak_live                requested: the layouts' sizes
+//! requested              <= peak <= peak_live                choose the arena's size by peak_live
 //! ```
 
 use core::fmt;
@@ -23,6 +23,10 @@ pub struct HeapCounters {
     pub requested: usize,
     /// The highest value of `requested`.
     pub peak: usize,
+    /// Sum of the sizes of all live blocks in whole granules, in bytes: with the bytes that name their tasks.
+    pub live: usize,
+    /// The highest value of `live`: with tables and fragmentation, what an arena must hold.
+    pub peak_live: usize,
     /// Number of blocks allocated.
     pub allocations: usize,
     /// Number of blocks freed.
@@ -35,27 +39,34 @@ pub struct HeapCounters {
 
 impl HeapCounters {
     /// All counts 0.
-    pub const ZERO: Self = Self { requested: 0, peak: 0, allocations: 0, frees: 0, failures: 0, refused: 0 };
+    pub const ZERO: Self =
+        Self { requested: 0, peak: 0, live: 0, peak_live: 0, allocations: 0, frees: 0, failures: 0, refused: 0 };
 
-    /// Counts an allocation.
+    /// Counts an allocation of `bytes` bytes, `held` in whole granules.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn allocated(&mut self, bytes: usize) {
+    pub fn allocated(&mut self, bytes: usize, held: usize) {
         self.allocations = self.allocations.wrapping_add(1);
-        self.resized(0, bytes);
+        self.resized([0, bytes], [0, held]);
     }
 
-    /// Counts a free.
+    /// Counts a free of `bytes` bytes, `held` in whole granules.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn freed(&mut self, bytes: usize) {
+    pub fn freed(&mut self, bytes: usize, held: usize) {
         self.frees = self.frees.wrapping_add(1);
         self.requested = self.requested.wrapping_sub(bytes);
+        self.live = self.live.wrapping_sub(held);
     }
 
-    /// Counts a change of a block's size.
+    /// Counts a change of a block's size, old and new, and of what it holds in whole granules.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn resized(&mut self, old: usize, new: usize) {
-        self.requested = self.requested.wrapping_sub(old).wrapping_add(new);
+    pub fn resized(&mut self, bytes: [usize; 2], held: [usize; 2]) {
+        self.requested = self.requested.wrapping_sub(bytes[0]).wrapping_add(bytes[1]);
         self.peak = self.peak.max(self.requested);
+        self.live = self.live.wrapping_sub(held[0]).wrapping_add(held[1]);
+        self.peak_live = self.peak_live.max(self.live);
     }
 }
 
@@ -75,12 +86,14 @@ pub struct LowWaterMark {
 
 impl LowWaterMark {
     /// The memory use at this moment.
+    #[doc(hidden)]
     pub fn new(counters: &HeapCounters, regions: usize) -> Self {
         let live = counters.allocations.wrapping_sub(counters.frees);
         Self { held: counters.requested.wrapping_add(live), regions }
     }
 
     /// Lowers the mark to `now` if that is lower; returns whether it was, or whether regions were added.
+    #[doc(hidden)]
     pub fn lowered(&mut self, now: Self) -> bool {
         let gained = now.held < self.held || now.regions > self.regions;
         *self = Self { held: now.held.min(self.held), regions: now.regions };
@@ -116,10 +129,53 @@ impl HeapStats {
     }
 }
 
+impl HeapStats {
+    /// The names of the fields of [`HeapStats::csv`], separated by commas.
+    pub const CSV_HEADER: &'static str = "total,tables,live,peak_live,requested,peak,free,largest_free,free_blocks,\
+        allocations,frees,failures,refused";
+
+    /// The fields as one line of CSV, without the end of the line. Nothing is allocated.
+    ///
+    /// ```
+    /// use terrace_embedded::HeapStats;
+    /// let stats = HeapStats { total: 4096, tables: 96, free: 4000, largest_free: 4000, free_blocks: 1, ..HeapStats::default() };
+    /// assert_eq!(stats.csv().to_string(), "4096,96,0,0,0,0,4000,4000,1,0,0,0,0");
+    /// assert!(HeapStats::CSV_HEADER.starts_with("total,tables,live,"));
+    /// ```
+    pub fn csv(&self) -> impl fmt::Display + use<> {
+        let HeapCounters { requested, peak, peak_live, allocations, frees, failures, refused, .. } = self.counters;
+        CsvLine([
+            self.total,
+            self.tables,
+            self.live,
+            peak_live,
+            requested,
+            peak,
+            self.free,
+            self.largest_free,
+            self.free_blocks,
+            allocations,
+            frees,
+            failures,
+            refused,
+        ])
+    }
+}
+
+/// Numbers, printed with commas between them.
+pub(crate) struct CsvLine<const N: usize>(pub [usize; N]);
+
+impl<const N: usize> fmt::Display for CsvLine<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(i, number)| write!(f, "{}{number}", if i == 0 { "" } else { "," }))
+    }
+}
+
 impl fmt::Display for HeapStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HeapCounters { requested, peak, allocations, frees, failures, refused } = self.counters;
-        write!(f, "{} of {} bytes live ({requested} requested, at most {peak}), ", self.live, self.total)?;
+        let HeapCounters { requested, peak, peak_live, allocations, frees, failures, refused, .. } = self.counters;
+        write!(f, "{} of {} bytes live, at most {peak_live} (", self.live, self.total)?;
+        write!(f, "{requested} requested, at most {peak}), ")?;
         write!(f, "{} free in {} blocks, the largest {}, ", self.free, self.free_blocks, self.largest_free)?;
         write!(f, "{} in tables; {allocations} allocations, {frees} frees, ", self.tables)?;
         write!(f, "{failures} failures, {refused} refused")

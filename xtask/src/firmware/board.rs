@@ -21,6 +21,8 @@ pub struct Board {
     pub most: [[u32; 3]; 2],
     /// The machine for the program `PACKAGE-counted`, which counts by itself, where there is one.
     pub counted: Option<&'static [&'static str]>,
+    /// Programs `PACKAGE-NAME` that show more, and how lines of theirs begin, besides the last, `PASS`.
+    pub shows: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// What a heap may take on the board that counts by itself.
@@ -52,6 +54,15 @@ pub const MOST_COUNTED: &[Most] = &[
     Most { heap: "small-wide", means: [86.0, 101.0, 129.0], worst: [178, 123, 118] },
 ];
 
+/// A wish without a fallback, one for memory outside the chip, and the global allocator's preference: 3 regions, of which the
+/// one for DMA has room for 10 frames.
+const REGIONS: &[&str] = &[
+    "DMA: 10 frames of 1536 bytes on the chip, then none",
+    "wish: 150000 bytes outside the chip",
+    "fallback: ",
+    "total,tables,live,peak_live,",
+];
+
 /// What runs.
 pub const BOARDS: &[Board] = &[
     Board {
@@ -62,6 +73,7 @@ pub const BOARDS: &[Board] = &[
         machine: &["-M", "mps2-an386", "-cpu", "cortex-m4", "-chardev", CONSOLE, "-semihosting-config", SEMIHOSTING],
         most: [[195, 141, 129], [172, 120, 117]],
         counted: Some(COUNTED),
+        shows: &[],
     },
     Board {
         name: "cortex-m0",
@@ -71,6 +83,7 @@ pub const BOARDS: &[Board] = &[
         machine: &["-M", "microbit", "-chardev", CONSOLE, "-semihosting-config", SEMIHOSTING],
         most: [[379, 245, 233], [378, 230, 213]],
         counted: None,
+        shows: &[],
     },
     Board {
         name: "riscv32",
@@ -80,6 +93,7 @@ pub const BOARDS: &[Board] = &[
         machine: &["-M", "virt", "-bios", "none", "-serial", "stdio"],
         most: [[283, 179, 164], [299, 164, 151]],
         counted: None,
+        shows: &[("regions", REGIONS)],
     },
     Board {
         name: "aarch64-el2",
@@ -89,6 +103,7 @@ pub const BOARDS: &[Board] = &[
         machine: &["-M", "virt,virtualization=on", "-cpu", "cortex-a53", "-smp", "2", "-serial", "stdio"],
         most: [[222, 202, 170], [194, 178, 154]],
         counted: None,
+        shows: &[],
     },
 ];
 

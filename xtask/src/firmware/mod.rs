@@ -4,8 +4,9 @@
 //! Promises upward: `firmware::BOARD::runs` holds when the board's program printed `PASS`; `firmware::BOARD::instructions`
 //! when no call of its heap took more instructions than the board's line in [`board`] says; `firmware::BOARD::text::HEAP`
 //! when the heap's functions link by themselves; `firmware::BOARD::counted` when the longest calls that searches found, and
-//! the means of workloads, are within what [`board`] says; `firmware::TARGET::builds` for a target that is only built. What
-//! is missing is skipped by name. The tables come last. [`search`] looks for longer calls.
+//! the means of workloads, are within what [`board`] says; `firmware::BOARD::SHOWN` when a further program of the board
+//! printed what [`board`] says; `firmware::TARGET::builds` for a target that is only built. What is missing is skipped by
+//! name. The tables come last. [`search`] looks for longer calls.
 //! Asks from below: cargo with the target (or Debian's, as for the step `bare`), QEMU.
 
 mod board;
@@ -116,10 +117,15 @@ fn run_board(options: &Options, report: &mut Report, board: &Board, way: Way) ->
         let reason = format!("apt-get install --no-install-recommends {}", PACKAGES.join(" "));
         report.skip(&name("runs"), &reason);
         report.skip(&name("instructions"), &reason);
+        board.shows.iter().for_each(|(shown, _)| report.skip(&name(shown), &reason));
         return rows;
     }
     let ran = emulator::run(board, &programs.join(board.package));
     report.verdict(&name("runs"), ran.and_then(|output| passed(board.name, &output)));
+    for (shown, lines) in board.shows {
+        let ran = emulator::run(board, &programs.join(format!("{}-{shown}", board.package)));
+        report.verdict(&name(shown), ran.and_then(|output| says(board.name, &output, lines)));
+    }
     match count(board, &programs.join(format!("{}-measure", board.package))) {
         Ok((states, counts)) => {
             for (i, row) in rows.iter_mut().enumerate() {
@@ -141,6 +147,16 @@ fn passed(board: &str, output: &str) -> Result<(), String> {
     }
     lines.iter().for_each(|line| println!("   {board}: {line}"));
     Ok(())
+}
+
+/// Whether a program said that all went well, and lines that begin as these do, in this order.
+fn says(board: &str, output: &str, begins: &[&str]) -> Result<(), String> {
+    passed(board, output)?;
+    let mut lines = output.lines();
+    match begins.iter().find(|begin| !lines.any(|line| line.starts_with(**begin))) {
+        Some(missing) => Err(format!("no line begins with {missing:?} where it should:\n{output}")),
+        None => Ok(()),
+    }
 }
 
 /// Runs the calls, counting. Returns the bytes of each heap's state, and a count for each call of each heap.
@@ -194,6 +210,15 @@ mod tests {
         assert_eq!(passed("a", "state 1\nPASS\n"), Ok(()));
         assert!(passed("a", "PASS\nFAIL: what\n").is_err());
         assert!(passed("a", "").is_err());
+    }
+
+    #[test]
+    fn lines_that_are_missing_or_out_of_order_fail() {
+        let output = "one: 1\ntwo: 2\nPASS\n";
+        assert_eq!(says("a", output, &["one:", "two: 2"]), Ok(()));
+        assert!(says("a", output, &["two:", "one:"]).is_err());
+        assert!(says("a", output, &["two: 3"]).is_err());
+        assert!(says("a", "one: 1\n", &["one:"]).is_err());
     }
 
     #[test]

@@ -25,12 +25,12 @@
 extern "C" {
 #endif
 
-/* The result of terrace_init and terrace_add_region, as an int. Unless it is TERRACE_OK, the heap is unchanged. */
+/* The result of terrace_init and the terrace_add_region functions, as an int. Unless it is TERRACE_OK, the heap is unchanged. */
 enum terrace_result {
     TERRACE_OK = 0,
     TERRACE_NULL = 1,      /* the address is null: is the linker script's symbol right? */
     TERRACE_TOO_SMALL = 2, /* no room for blocks beside the region's tables (some 200 bytes, and 1.6 %) */
-    TERRACE_TOO_LARGE = 3, /* more than the heap's records can express: add it in parts */
+    TERRACE_TOO_LARGE = 3, /* more than 512 KiB on 32 bits, 16 MiB on 64: add it in parts, or build with --features wide */
     TERRACE_OVERLAPS = 4,  /* the region overlaps one that the heap has */
     TERRACE_TOO_MANY = 5,  /* all four regions are in use */
     TERRACE_AGAIN = 6      /* terrace_init was called before: use terrace_add_region for more memory */
@@ -43,6 +43,35 @@ int terrace_init(void *start, size_t bytes);
 /* Adds another region, up to four in all. A block lies in one region; the heap tries them in the order they were added. */
 int terrace_add_region(void *start, size_t bytes);
 
+/* What the memory of a region can do, as bits of an unsigned. No bit has an effect of its own: a request compares them. */
+#define TERRACE_ANY 0u           /* of a request: any region suits */
+#define TERRACE_INTERNAL 1u      /* on the chip */
+#define TERRACE_EXTERNAL 2u      /* outside the chip, as PSRAM */
+#define TERRACE_DMA 4u           /* reached by the DMA controllers */
+#define TERRACE_USER(n) (1u << (8 + (n))) /* a bit of the program's own: n is 0 to 23 */
+
+/* Adds a region that has these capabilities, the first or another:
+ *
+ *     terrace_add_region_with(sram, sizeof sram, TERRACE_INTERNAL | TERRACE_DMA);
+ *     terrace_add_region_with(psram, 512 * 1024, TERRACE_EXTERNAL);
+ *
+ * terrace_init and terrace_add_region add regions with none, which serve only requests that need none. */
+int terrace_add_region_with(void *start, size_t bytes, unsigned has);
+
+/* Allocates in a region that has all bits of `first`, or else, if none of those has room, all bits of `fallback`; NULL without
+ * room in either. For no fallback, pass `first` twice. terrace_free frees the block, whatever its region. O(regions).
+ *
+ *     frame = terrace_malloc_with(1536, TERRACE_DMA, TERRACE_DMA);
+ *     image = terrace_malloc_with(150000, TERRACE_EXTERNAL, TERRACE_ANY); */
+void *terrace_malloc_with(size_t bytes, unsigned first, unsigned fallback);
+void *terrace_memalign_with(size_t align, size_t bytes, unsigned first, unsigned fallback);
+
+/* As terrace_realloc, but a block that has no room in its region goes to one of these only. */
+void *terrace_realloc_with(void *block, size_t bytes, unsigned first, unsigned fallback);
+
+/* Sets what the functions without `_with` pass. Until it is called: TERRACE_ANY twice. */
+void terrace_set_preference(unsigned first, unsigned fallback);
+
 /* Allocates a block of `bytes` bytes, or returns NULL. A block of 0 bytes differs from all others. O(1). */
 void *terrace_malloc(size_t bytes);
 
@@ -52,8 +81,8 @@ void *terrace_calloc(size_t count, size_t bytes);
 /* Allocates a block at a multiple of `align`, a power of two (otherwise returns NULL). terrace_free frees it. */
 void *terrace_memalign(size_t align, size_t bytes);
 
-/* Resizes a block to `bytes` bytes, in place if possible, else by moving it; keeps contents and alignment. NULL: no room, and
- * the block is unchanged. terrace_realloc(NULL, n) is terrace_malloc(n); terrace_realloc(p, 0) frees p and returns NULL.
+/* Resizes a block to `bytes` bytes, in place if possible, else by moving it, in its region if there is room; keeps contents and
+ * alignment. NULL: no room, and the block is unchanged. terrace_realloc(NULL, n) is terrace_malloc(n); terrace_realloc(p, 0) frees p and returns NULL.
  * A block that moves is copied between terrace_lock and terrace_unlock. */
 void *terrace_realloc(void *block, size_t bytes);
 
@@ -68,7 +97,7 @@ void terrace_free_sized(void *block, size_t bytes);
 struct terrace_stats {
     size_t total;        /* all regions */
     size_t tables;       /* of the regions' tables */
-    size_t live;         /* of live blocks, with their headers, in whole granules of 8 bytes */
+    size_t live;         /* of live blocks, with their headers, in whole granules of 8 bytes (wide: 16) */
     size_t free;         /* of free blocks */
     size_t largest_free; /* of the largest free block; a request needs two words more than its size */
     size_t free_blocks;  /* number of free blocks */
@@ -78,6 +107,7 @@ struct terrace_stats {
     size_t frees;        /* blocks freed */
     size_t failures;     /* requests that returned NULL */
     size_t refused;      /* frees and reallocs that were refused */
+    size_t peak_live;    /* the highest value of `live` */
 };
 
 /* Fills in the struct; ignores NULL. O(free blocks), between terrace_lock and terrace_unlock. */

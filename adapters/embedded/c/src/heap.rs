@@ -1,19 +1,23 @@
 //! The one heap of the library.
 //!
 //! Promises upward: the lock is held for one bounded operation at a time, but for the copy of a block that `realloc` moves.
-//! Asks from below: `HeaderHeap` and the program's lock.
+//! Asks from below: a `HeaderHeap` for each region, and the program's lock.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use embedded::{Fast, HeaderHeap, HeapCounters, Locked, LowWaterMark};
+use embedded::{Fast, HeaderHeap, HeapConfig, HeapCounters, Locked, LowWaterMark, MemoryCaps, Records as _, RegionSet};
 
 use crate::lock::ProgramLock;
 
+#[cfg(feature = "wide")]
+type Plain = Fast<embedded::Wide>;
+#[cfg(not(feature = "wide"))]
+type Plain = Fast;
 #[cfg(feature = "checked")]
-type Config = embedded::Checked<Fast>;
+type Config = embedded::Checked<Plain>;
 #[cfg(not(feature = "checked"))]
-type Config = Fast;
+type Config = Plain;
 
 /// The most regions: for internal, closely coupled, retained and external RAM.
 const REGIONS: usize = 4;
@@ -26,22 +30,25 @@ pub type OutOfMemoryHook = extern "C" fn(bytes: usize, align: usize) -> c_int;
 /// The hook for refused frees and resizes, called with the pointer.
 pub type BadFreeHook = extern "C" fn(block: *mut c_void);
 
+/// What a request needs, and what else will do; equal: nothing else will. `None`: the heap's preference.
+pub type Want = Option<[MemoryCaps; 2]>;
+
 /// The state behind the lock.
 #[derive(Debug)]
 pub struct State {
-    pub heap: HeaderHeap<Config, REGIONS>,
+    pub regions: RegionSet<HeaderHeap<Config>, REGIONS>,
     pub counters: HeapCounters,
-    /// Regions added so far. A new one may let a request succeed that failed before.
-    pub regions: usize,
+    /// What a request needs that does not say so.
+    pub preference: [MemoryCaps; 2],
     /// `None` also while the hook runs, so that it is not called again from inside.
     pub out_of_memory: Option<OutOfMemoryHook>,
     pub bad_free: Option<BadFreeHook>,
 }
 
 static HEAP: Locked<ProgramLock, State> = Locked::new(State {
-    heap: HeaderHeap::empty(),
+    regions: RegionSet::EMPTY,
     counters: HeapCounters::ZERO,
-    regions: 0,
+    preference: [MemoryCaps::ANY; 2],
     out_of_memory: None,
     bad_free: None,
 });
@@ -76,6 +83,15 @@ pub fn attempt_with_hook<R>(bytes: usize, align: usize, attempt: impl Fn(&mut St
     found
 }
 
+/// Allocates a block; its alignment must be a power of two.
+pub fn allocate(bytes: usize, align: usize, want: Want) -> Option<NonNull<u8>> {
+    attempt_with_hook(bytes, align, |state| {
+        let block = state.allocate(bytes, align, want)?;
+        state.counters.allocated(bytes, held(bytes, align.max(HEADER)));
+        Some(block)
+    })
+}
+
 /// Frees a block; does nothing for null. Refuses a size other than the block's.
 ///
 /// # Safety
@@ -83,12 +99,11 @@ pub fn attempt_with_hook<R>(bytes: usize, align: usize, attempt: impl Fn(&mut St
 pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
     let Some(found) = NonNull::new(block.cast::<u8>()) else { return };
     let freed = locked(|state| {
-        // SAFETY: `could_be_block` checked that the header lies in the heap's memory.
-        let size = state.could_be_block(found).then(|| unsafe { state.heap.size_of(found) })?;
+        let (size, lead) = state.header(found)?;
         bytes.is_none_or(|bytes| bytes == size).then_some(())?;
         // SAFETY: the caller's promise.
-        unsafe { state.heap.free(found) }.ok()?;
-        state.counters.freed(size);
+        unsafe { state.heap_of(found)?.free(found) }.ok()?;
+        state.counters.freed(size, held(size, lead));
         Some(())
     });
     if freed.is_none() {
@@ -96,25 +111,19 @@ pub unsafe fn free(block: *mut c_void, bytes: Option<usize>) {
     }
 }
 
-/// Resizes a block, in place or by moving it. `None`: no room, or refused; the block is unchanged.
+/// Resizes a block: in its region, or where `want` leads. `None`: no room, or refused; the block is unchanged.
 ///
 /// # Safety
 /// `block` must be live. If a block is returned, only that may be used afterwards.
-pub unsafe fn resize(block: NonNull<u8>, bytes: usize) -> Option<NonNull<u8>> {
+pub unsafe fn resize(block: NonNull<u8>, bytes: usize, want: Want) -> Option<NonNull<u8>> {
     let resized = attempt_with_hook(bytes, HEADER, |state| {
-        if !state.could_be_block(block) {
-            return Some(None);
-        }
-        // SAFETY: as in `free`.
-        let size = unsafe { state.heap.size_of(block) };
+        let Some((size, lead)) = state.header(block) else { return Some(None) };
         // SAFETY: the caller's promise.
-        match unsafe { state.heap.reallocate(block, bytes) } {
-            Ok(new) => {
-                state.counters.resized(size, new.map_or(size, |_| bytes));
-                new.map(Some)
-            }
-            Err(_) => Some(None),
+        let Some(new) = (unsafe { state.resize(block, size, bytes, lead, want) }) else { return Some(None) };
+        if new.is_some() {
+            state.counters.resized([size, bytes], [size, bytes].map(|bytes| held(bytes, lead)));
         }
+        new.map(Some)
     })?;
     if resized.is_none() {
         report_bad_free(block);
@@ -133,20 +142,74 @@ fn report_bad_free(block: NonNull<u8>) {
     }
 }
 
+/// Bytes of the heap's block around a caller's, in whole granules.
+fn held(bytes: usize, lead: usize) -> usize {
+    (lead + bytes).next_multiple_of(1 << <Config as HeapConfig>::Records::GRANULE)
+}
+
 impl State {
-    /// Whether a pointer may be a block: it is aligned as every block, and it and its header lie in a region.
+    /// Allocates a block, uncounted, in a region that suits.
+    fn allocate(&mut self, bytes: usize, align: usize, want: Want) -> Option<NonNull<u8>> {
+        let [first, fallback] = want.unwrap_or(self.preference);
+        let want = [first, fallback];
+        let want = if first == fallback { &want[..1] } else { &want };
+        self.regions.first_of(Some(want), |heap| heap.allocate(bytes, align))
+    }
+
+    /// Resizes a block, uncounted. `None`: refused. `Some(None)`: no room.
+    ///
+    /// # Safety
+    /// `block` must be live, with this header. If a block is returned, only that may be used afterwards.
+    unsafe fn resize(
+        &mut self,
+        block: NonNull<u8>,
+        size: usize,
+        bytes: usize,
+        lead: usize,
+        want: Want,
+    ) -> Option<Option<NonNull<u8>>> {
+        // SAFETY: the caller's promise.
+        let here = unsafe { self.heap_of(block)?.reallocate(block, bytes) }.ok()?;
+        if here.is_some() {
+            return Some(here);
+        }
+        let Some(moved) = self.allocate(bytes, lead, want) else { return Some(None) };
+        // SAFETY: two live blocks do not overlap, and the new one is larger: `reallocate` shrinks in place.
+        unsafe { moved.copy_from_nonoverlapping(block, size) };
+        // SAFETY: the caller's promise; the bytes were copied.
+        unsafe { self.heap_of(block)?.free(block) }.ok()?;
+        Some(Some(moved))
+    }
+
+    /// The region of a block, which is that of its header: a block of no bytes may begin where its region ends.
+    fn heap_of(&mut self, block: NonNull<u8>) -> Option<&mut HeaderHeap<Config>> {
+        self.regions.of(header_of(block)?).ok()
+    }
+
+    /// Size and lead of what may be a block: it is aligned as every block, and it and its header lie in a region.
     ///
     /// A block of no bytes may begin where its region ends.
-    fn could_be_block(&self, block: NonNull<u8>) -> bool {
-        let header = NonNull::new(block.as_ptr().wrapping_sub(HEADER));
-        block.addr().get().is_multiple_of(HEADER)
-            && header.is_some_and(|header| self.heap.contains(header))
-            // SAFETY: the header lies in the heap's memory, as checked above.
-            && (self.heap.contains(block) || unsafe { self.heap.size_of(block) } == 0)
+    fn header(&mut self, block: NonNull<u8>) -> Option<(usize, usize)> {
+        if !block.addr().get().is_multiple_of(HEADER) {
+            return None;
+        }
+        let heap = self.heap_of(block)?;
+        // SAFETY: the header lies in the heap's memory, as `heap_of` found.
+        let size = unsafe { heap.size_of(block) };
+        // `HeaderHeap` has the lead in the word before the block; the C test of a block that changes its region holds it to that.
+        let lead = block.as_ptr().cast::<usize>().wrapping_sub(1);
+        // SAFETY: the word is the second of the header, which lies in the heap's memory.
+        let lead = unsafe { lead.read() };
+        (heap.contains(block) || size == 0).then_some((size, lead))
     }
 
     /// The memory use now, to compare with after a hook ran.
     fn low_water(&self) -> LowWaterMark {
-        LowWaterMark::new(&self.counters, self.regions)
+        LowWaterMark::new(&self.counters, self.regions.count())
     }
+}
+
+/// The address of a block's header.
+fn header_of(block: NonNull<u8>) -> Option<NonNull<u8>> {
+    NonNull::new(block.as_ptr().wrapping_sub(HEADER))
 }

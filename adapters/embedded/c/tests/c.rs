@@ -43,7 +43,7 @@ fn library(name: &str, options: &[&str]) -> PathBuf {
 
 /// Compiles `host.c` against a library and runs it.
 fn host(name: &str, defines: &[&str], features: &[&str]) -> String {
-    let library = library(if features.is_empty() { "host" } else { "checked" }, features);
+    let library = library(features.last().unwrap_or(&"host"), features);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut cc = Command::new("cc");
     cc.args(STRICT).args(["-std=c11", "-D_GNU_SOURCE"]).args(defines).arg("-I").arg(format!("{HERE}/include"));
@@ -70,6 +70,14 @@ fn the_programs_own_lock_replaces_the_weak_one() {
 fn a_checked_library_refuses_a_double_free() {
     if have("a_checked_library_refuses_a_double_free", &[("cc", "gcc")]) {
         assert!(host("checked_program", &["-DCHECKED"], &["--features", "checked"]).starts_with("good: 0 failed"));
+    }
+}
+
+#[test]
+fn a_wide_library_takes_regions_of_any_size() {
+    if have("a_wide_library_takes_regions_of_any_size", &[("cc", "gcc")]) {
+        let warnings = ["-DWIDE", "-Wno-unused-function", "-Wno-unused-variable"];
+        assert!(host("wide_program", &warnings, &["--features", "wide"]).starts_with("good: 0 failed"));
     }
 }
 
@@ -103,7 +111,7 @@ fn the_header_declares_what_the_library_defines() {
     defined.sort_unstable();
     let declared: Vec<_> = header.lines().filter(|line| line.ends_with(';') && !line.starts_with(' ')).collect();
     assert_eq!(functions(&declared.join("\n"), &["int ", "void ", "uintptr_t "]), defined);
-    assert_eq!(defined.len(), 14);
+    assert_eq!(defined.len(), 19);
 }
 
 #[test]
@@ -119,13 +127,15 @@ fn a_c_firmware_runs_on_an_emulated_cortex_m4() {
         return println!("SKIP {test}: rustup target add {target}");
     }
     let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("firmware");
-    let mut make = Command::new("make");
-    for flags in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "MAKEFLAGS"] {
-        make.env_remove(flags);
-    }
-    let text = run(make
-        .current_dir(HERE)
-        .args(["-s", "-C", "../examples/c", "run"])
-        .arg(format!("BUILD={}", build.display())));
+    let make = |goals: &[&str]| {
+        let mut make = Command::new("make");
+        for flags in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "MAKEFLAGS"] {
+            make.env_remove(flags);
+        }
+        let build = format!("BUILD={}", build.display());
+        run(make.current_dir(HERE).args(["-s", "-C", "../examples/c", &build]).args(goals))
+    };
+    assert_eq!(make(&[]), "", "`make` alone builds it, and neither compiler nor linker has a warning");
+    let text = make(&["run"]);
     assert!(text.contains("good: every check passed"), "{text}");
 }

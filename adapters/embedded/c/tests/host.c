@@ -85,8 +85,8 @@ static void init_and_its_mistakes(void) {
     CHECK(terrace_add_region(arena + 100, 1000) == TERRACE_OVERLAPS);
     CHECK(terrace_add_region(arena - ((size_t)1 << 40), (size_t)1 << 39) == TERRACE_TOO_LARGE);
     CHECK(terrace_add_region(more, sizeof more) == TERRACE_OK);
-    CHECK(terrace_add_region(third, sizeof third) == TERRACE_OK);
-    CHECK(terrace_add_region(fourth, sizeof fourth) == TERRACE_OK);
+    CHECK(terrace_add_region_with(third, sizeof third, TERRACE_DMA) == TERRACE_OK);
+    CHECK(terrace_add_region_with(fourth, sizeof fourth, TERRACE_EXTERNAL | TERRACE_USER(23)) == TERRACE_OK);
     CHECK(terrace_add_region(fifth, sizeof fifth) == TERRACE_TOO_MANY);
 }
 
@@ -125,6 +125,46 @@ static void blocks(void) {
     terrace_stats(&stats);
     CHECK(stats.live == 0 && stats.requested == 0 && stats.allocations == stats.frees);
     CHECK(terrace_check() == 1);
+}
+
+/* Whether a block lies in an array. */
+#define IN(block, array) ((unsigned char *)(block) >= (array) && (unsigned char *)(block) < (array) + sizeof(array))
+
+static void capabilities(void) {
+    const unsigned mine = TERRACE_USER(23);
+    unsigned char *dma = terrace_malloc_with(600, TERRACE_DMA, TERRACE_DMA);
+    unsigned char *external = terrace_memalign_with(64, 600, TERRACE_EXTERNAL | mine, TERRACE_DMA);
+    CHECK(IN(dma, third) && IN(external, fourth) && (uintptr_t)external % 64 == 0);
+    CHECK(terrace_malloc_with(600, TERRACE_DMA | TERRACE_EXTERNAL, TERRACE_INTERNAL) == NULL); /* no region has these */
+    CHECK(terrace_malloc_with(8000, TERRACE_DMA, TERRACE_EXTERNAL) == NULL);                   /* no room in either */
+    CHECK(terrace_memalign_with(3, 8, TERRACE_ANY, TERRACE_ANY) == NULL);
+    unsigned char *fallback = terrace_malloc_with(8000, TERRACE_DMA, TERRACE_ANY);
+    CHECK(IN(fallback, arena));
+    memset(external, 5, 600);
+    CHECK(terrace_realloc_with(external, 8000, TERRACE_DMA, TERRACE_DMA) == NULL); /* and unchanged */
+    unsigned char *inside = terrace_realloc_with(external, 2000, TERRACE_DMA, TERRACE_DMA);
+    CHECK(IN(inside, fourth)); /* it had room there */
+    unsigned char *moved = terrace_realloc_with(inside, 8000, TERRACE_DMA, TERRACE_ANY);
+    CHECK(IN(moved, arena) && (uintptr_t)moved % 64 == 0);
+    for (int i = 0; i < 600; i++) CHECK(moved[i] == 5);
+
+    terrace_set_preference(TERRACE_DMA, TERRACE_EXTERNAL);
+    unsigned char *preferred = terrace_malloc(100), *second = terrace_calloc(1, 3500), *wish = terrace_realloc_with(NULL, 9, 0, 0);
+    CHECK(IN(preferred, third) && IN(second, fourth) && IN(wish, arena));
+    CHECK(terrace_malloc(8000) == NULL && terrace_realloc(preferred, 8000) == NULL);
+    CHECK(terrace_realloc_with(preferred, 0, TERRACE_ANY, TERRACE_ANY) == NULL); /* freed */
+    terrace_set_preference(TERRACE_ANY, TERRACE_ANY);
+    struct terrace_stats stats;
+    terrace_stats(&stats);
+    CHECK(stats.requested == 600 + 8000 + 8000 + 3500 + 9 && stats.peak_live >= stats.live && stats.live > stats.requested);
+    size_t live = stats.live, peak = stats.peak_live;
+    CHECK((preferred = terrace_malloc(15000)) != NULL);
+    terrace_stats(&stats);
+    CHECK(stats.live > peak && stats.peak_live == stats.live && stats.live > live);
+    void *all[] = {dma, fallback, moved, second, wish, preferred};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) terrace_free(all[i]);
+    terrace_stats(&stats);
+    CHECK(stats.live == 0 && stats.requested == 0 && stats.refused == 0 && terrace_check() == 1);
 }
 
 /* Blocks of no bytes begin where their memory ends, the last one where the region does. */
@@ -183,9 +223,29 @@ static void hooks(void) {
     CHECK(after.refused == (size_t)refusals && after.live == 0);
 }
 
+/* More than 16 MiB: what a region takes without `wide`. */
+static unsigned char huge[17 << 20];
+
+#ifdef WIDE
 int main(void) {
+    CHECK(terrace_init(huge, sizeof huge) == TERRACE_OK);
+    void *large = terrace_malloc(16 << 20), *block = terrace_malloc(1);
+    struct terrace_stats stats;
+    terrace_stats(&stats);
+    CHECK(large && block && stats.live == stats.peak_live && stats.live % 16 == 0);
+    terrace_free(large);
+    terrace_free(block);
+    terrace_stats(&stats);
+    CHECK(stats.live == 0 && stats.free_blocks == 1 && terrace_check() == 1);
+    printf("%s: %d failed\n", failed ? "bad" : "good", failed);
+    return failed;
+}
+#else
+int main(void) {
+    CHECK(terrace_add_region(huge, sizeof huge) == TERRACE_TOO_LARGE);
     init_and_its_mistakes();
     blocks();
+    capabilities();
     hooks();
     blocks_of_no_bytes(); /* leaves headers of freed blocks everywhere */
     threads();
@@ -196,3 +256,4 @@ int main(void) {
     printf("%s: %d failed, peak %zu\n", failed ? "bad" : "good", failed, stats.peak);
     return failed;
 }
+#endif

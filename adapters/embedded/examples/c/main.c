@@ -1,14 +1,15 @@
-/* A firmware that keeps its messages on the heap while a timer's interrupt uses the heap as well. */
+/* A firmware that keeps its messages on the heap while a timer's interrupt uses the heap as well, and large buffers in PSRAM. */
 #include "board.h"
 #include "terrace.h"
 
 static unsigned char arena[32 * 1024];
-extern unsigned char heap_start[], heap_end[]; /* set by the linker script */
+extern unsigned char heap_start[], heap_end[], psram_start[], psram_end[]; /* set by the linker script */
 
 static int failed;
 #define CHECK(what) ((what) ? (void)0 : (void)(failed++, print("FAILED: " #what "\n")))
 
-/* The heap's lock: masks interrupts. */
+/* The heap's lock: masks interrupts. Without these two, `systick` below could come while main is half way through a call of the
+ * heap, and find its lists half changed: the library's own lock does nothing. */
 uintptr_t terrace_lock(void) {
     uint32_t state;
     __asm volatile("mrs %0, primask\n cpsid i" : "=r"(state) : : "memory");
@@ -16,7 +17,15 @@ uintptr_t terrace_lock(void) {
 }
 void terrace_unlock(uintptr_t state) { __asm volatile("msr primask, %0" : : "r"(state) : "memory"); }
 
-#define SYST ((volatile uint32_t *)0xE000E010) /* control, reload, current */
+/* SysTick is the timer that every Cortex-M4 has. Here it stands for any interrupt with data: a radio, a UART, a DMA channel. It
+ * counts the processor's clock down from `reload` to 0, calls `systick` (entry 15 of the vectors in startup.c), and begins
+ * anew: so the handler interrupts main after every RELOAD + 1 cycles, wherever main is, also inside the heap but for the lock. */
+struct systick {
+    volatile uint32_t control, reload, current;
+};
+#define SYSTICK ((struct systick *)0xE000E010)
+#define SYSTICK_ON 7u /* bit 0: it counts; bit 1: it interrupts; bit 2: it counts the processor's clock */
+#define RELOAD 20000u
 
 struct message {
     struct message *next;
@@ -27,7 +36,7 @@ struct message {
 static volatile uint32_t ticks;
 static struct message *volatile inbox;
 
-/* The interrupt handler allocates a message; main frees it. */
+/* The interrupt handler. It allocates a message and main frees it: the program's test of the lock. */
 void systick(void) {
     uint32_t length = ticks++ % 200;
     struct message *message = terrace_malloc(sizeof *message + length);
@@ -50,9 +59,9 @@ static struct message *take_all(void) {
 /* Reads 500 messages, while a block of its own grows. */
 static void work(void) {
     uint32_t *seen = 0, count = 0, room = 0;
-    SYST[1] = 20000;
-    SYST[2] = 0;
-    SYST[0] = 7; /* on, with its interrupt */
+    SYSTICK->reload = RELOAD;
+    SYSTICK->current = 0; /* any write clears it */
+    SYSTICK->control = SYSTICK_ON;
     while (count < 500) {
         for (struct message *message = take_all(), *next; message; message = next, count++) {
             next = message->next;
@@ -67,7 +76,7 @@ static void work(void) {
             terrace_free_sized(message, sizeof *message + message->length);
         }
     }
-    SYST[0] = 0;
+    SYSTICK->control = 0;
     for (struct message *message = take_all(), *next; message; message = next) {
         next = message->next;
         terrace_free(message);
@@ -76,6 +85,25 @@ static void work(void) {
     for (uint32_t i = 0; i < 500; i++) sum += seen[i];
     CHECK(sum >= 500 * 501 / 2);
     terrace_free(seen);
+}
+
+static int is_in_psram(const void *block) {
+    return (const unsigned char *)block >= psram_start && (const unsigned char *)block < psram_end;
+}
+
+/* Memory by what it can do: PSRAM is large and slow, and what must not be there says so. */
+static void buffers(void) {
+    CHECK(terrace_malloc_with(100, TERRACE_EXTERNAL, TERRACE_EXTERNAL) == 0); /* no such region yet */
+    CHECK(terrace_add_region_with(psram_start, (size_t)(psram_end - psram_start), TERRACE_EXTERNAL) == TERRACE_OK);
+    void *image = terrace_malloc_with(150000, TERRACE_EXTERNAL, TERRACE_ANY);
+    void *fast = terrace_malloc_with(150000, TERRACE_INTERNAL, TERRACE_EXTERNAL), *next;
+    CHECK(is_in_psram(image) && fast && !is_in_psram(fast));
+    CHECK(terrace_malloc_with(150000, TERRACE_INTERNAL, TERRACE_INTERNAL) == 0);                /* there is no room */
+    CHECK((next = terrace_malloc_with(150000, TERRACE_INTERNAL, TERRACE_EXTERNAL)) != 0);       /* so the fallback serves it */
+    CHECK(is_in_psram(next));
+    terrace_free(image);
+    terrace_free(fast);
+    terrace_free(next);
 }
 
 static void *reserve;
@@ -100,17 +128,18 @@ int main(void) {
     void *large = terrace_memalign(256, 24000);
     CHECK(large && (uintptr_t)large % 256 == 0 && !reserve);
     CHECK(terrace_malloc(24000) == 0);
-    CHECK(terrace_add_region(heap_start, (size_t)(heap_end - heap_start)) == TERRACE_OK);
+    CHECK(terrace_add_region_with(heap_start, (size_t)(heap_end - heap_start), TERRACE_INTERNAL) == TERRACE_OK);
     void *second = terrace_calloc(100, 1000);
     CHECK(second);
     terrace_free(large);
     terrace_free(second);
 
+    buffers();
     work();
 
     CHECK(terrace_check() == 1);
     terrace_stats(&stats);
-    CHECK(stats.live == 0 && stats.refused == 0 && stats.failures == 2 && stats.allocations > 500);
+    CHECK(stats.live == 0 && stats.refused == 0 && stats.failures == 4 && stats.allocations > 500);
     CHECK(stats.total == stats.tables + stats.free);
     print_number(stats.allocations);
     print(" allocations, the most at once ");

@@ -3,7 +3,10 @@
 use std::alloc::Layout;
 use std::sync::Mutex;
 
-use terrace_embedded::{BadFree, FirmwareHeap, FreeError, InitError, QueueFull, RegionError, heap_arena};
+use terrace_embedded::{
+    BadFree, FirmwareHeap, FreeError, InitError, MemoryCaps, QueueFull, RefusedMemory, RegionError, TaskUsage,
+    heap_arena,
+};
 
 #[defmt::global_logger]
 struct Kept;
@@ -46,15 +49,14 @@ fn statistics_and_errors_are_formatted() {
     // The index of the struct's format string, then each field.
     let stats = HEAP.stats();
     let c = stats.counters;
-    let counters = [c.requested, c.peak, c.allocations, c.frees, c.failures, c.refused];
+    let counters = [c.requested, c.peak, c.live, c.peak_live, c.allocations, c.frees, c.failures, c.refused];
     let fields = [stats.total, stats.tables, stats.live, stats.free, stats.largest_free, stats.free_blocks];
     // defmt's targets have at most 32 bits: a usize is written as four bytes.
-    let bytes =
-        |fields: [usize; 6]| fields.into_iter().flat_map(|field| (field as u32).to_le_bytes()).collect::<Vec<_>>();
+    let bytes = |fields: &[usize]| fields.iter().flat_map(|&field| (field as u32).to_le_bytes()).collect::<Vec<_>>();
     let printed = frame(&stats);
     assert_eq!((counters[0], fields[0]), (77, 0x4000));
-    assert_eq!(printed[2..26], bytes(fields), "{printed:?}");
-    assert!(printed.ends_with(&bytes(counters)), "{printed:?}");
+    assert_eq!(printed[2..26], bytes(&fields), "{printed:?}");
+    assert!(printed.ends_with(&bytes(&counters)), "{printed:?}");
 
     let errors = [
         InitError::Null,
@@ -73,6 +75,13 @@ fn statistics_and_errors_are_formatted() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 8, "each in words of its own");
+
+    let refused = RefusedMemory { error: InitError::Null, memory: &mut [] };
+    assert_eq!(words(&refused), words(&InitError::Null));
+    let task = frame(&TaskUsage { task: 3, live: 0x1111, peak: 0x2222, blocks: 0x3333 });
+    assert_eq!((task[2], &task[3..]), (3, &*bytes(&[0x1111, 0x2222, 0x3333])), "{task:?}");
+    let has = frame(&(MemoryCaps::DMA | MemoryCaps::user::<0>()));
+    assert!(has.ends_with(&0x104u32.to_le_bytes()), "{has:?}");
 
     // SAFETY: live; without a queue the block comes back.
     let full: QueueFull = unsafe { HEAP.free_later(block, layout) }.expect_err("no queue");
