@@ -70,7 +70,7 @@ fn find(
     let mut arena = ArenaMemory::new(run.align);
     for records in args.bits.records() {
         let low = run.peak_in_granules(records.granule());
-        let bar = progress::bar(Some(0), "{msg} {bar:40} {percent} %");
+        let bar = progress::bar(Some(1), "{msg} {bar:40} {percent} %");
         let found = least(low, records.largest().min(args.bits.largest()), |size, first| {
             bar.set_message(format!("{}: {}, {} bytes", input.name, heap.name(), format_thousands(size)));
             let first = first.unwrap_or(size);
