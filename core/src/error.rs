@@ -98,6 +98,11 @@ pub enum FreeError {
         /// Address in the refused handle.
         address: u64,
     },
+    /// A live block starts at the address, and has another size than it was freed with. Found by the checked heap alone.
+    WrongLayout {
+        /// Address of the block.
+        address: u64,
+    },
     /// This allocator never issued the handle.
     Foreign {
         /// Address in the refused handle.
@@ -109,6 +114,9 @@ impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stale { address } => write!(f, "double free: the block at {address:#x} is no longer live"),
+            Self::WrongLayout { address } => {
+                write!(f, "wrong layout: the block at {address:#x} is live, and has another size than that given")
+            }
             Self::Foreign { address } => write!(f, "foreign block: {address:#x} was not given by this allocator"),
         }
     }

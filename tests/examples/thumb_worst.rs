@@ -11,8 +11,14 @@ use terrace_tests::steps::{Emulated, Found, Kind, Program, search_within};
 
 /// The heaps, and bytes of the largest memory that a search gives them: what 16 bits for a granule reach, and twice that
 /// for wider records, so that a memory filled with the smallest blocks takes well below a second.
-const HEAPS: [(&str, u32); 5] =
-    [("fast", 1 << 19), ("small", 1 << 19), ("fast-wide", 1 << 20), ("small-wide", 1 << 20), ("rlsf", 1 << 20)];
+const HEAPS: [(&str, u32); 6] = [
+    ("fast", 1 << 19),
+    ("bounded", 1 << 19),
+    ("small", 1 << 19),
+    ("fast-wide", 1 << 20),
+    ("bounded-packed", 1 << 20),
+    ("rlsf", 1 << 20),
+];
 /// Programs of a round, for each heap.
 const BUDGET: usize = 4000;
 /// What earlier searches on x86-64 found.

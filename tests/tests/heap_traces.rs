@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use terrace::recording::Reader;
 use terrace_core::event::Kind;
-use terrace_core::heap::{Checked, Fast, HeaderHeap, HeapConfig, Narrow, Packed, Records, RegionHeap, Small, Wide};
+use terrace_core::heap::{
+    Bounded, Checked, Fast, HeaderHeap, HeapConfig, Narrow, Packed, Records, RegionHeap, Small, Wide,
+};
 
 /// The recordings in tests/data.
 const KEPT: [&str; 3] = ["malloc_lua_embedded", "malloc_python_ast", "malloc_rustfmt"];
@@ -195,10 +197,11 @@ fn run(heap: &mut dyn Face, acts: &[Act], bytes: usize) -> usize {
     refused
 }
 
-fn heap<R: Records + 'static>() -> [Box<dyn Face>; 3] {
+fn heap<R: Records + 'static>() -> [Box<dyn Face>; 4] {
     let fast = RegionHeap::<Fast<R>, REGIONS>::empty();
     [
         Box::new(fast),
+        Box::new(RegionHeap::<Bounded<R>, REGIONS>::empty()),
         Box::new(RegionHeap::<Small<R>, REGIONS>::empty()),
         Box::new(RegionHeap::<Checked<Fast<R>>, REGIONS>::empty()),
     ]

@@ -20,30 +20,32 @@ const BUDGET: usize = 2000;
 /// another version of the compiler orders a few instructions otherwise.
 type Bounds = [u64; 5];
 
-/// The longest ways: *allocate*, victim too small, two searches of the map or two probes and one, the rest becomes the victim
-/// and the old one goes into a list; *aligned*, the victim does not fit, one search, a rest in front and one behind go into
-/// lists; *failing*, the same searches and nothing else; *free*, both neighbours out of the front of their lists (which
-/// packed records compute anew), and the block freed last into one; *resize*, a shrink, which is a free of what is cut off.
-const FAST_PACKED: Bounds = [170, 180, 100, 160, 150];
-const FAST_WIDE: Bounds = [190, 190, 110, 130, 120];
-const FAST_NARROW: Bounds = [170, 170, 90, 120, 120];
-/// As above without a block freed last, and with one search.
-const SMALL_PACKED: Bounds = [150, 180, 60, 150, 130];
-const SMALL_WIDE: Bounds = [140, 170, 70, 120, 120];
+/// The longest ways where blocks are merged at once: *allocate*, one search, a block out of a list, the rest into another;
+/// *aligned*, the same with a rest in front too; *failing*, the search and nothing else; *free*, both neighbours out of the
+/// front of their lists, and one block into a third; *resize*, a shrink, which is a free of what is cut off.
+const BOUNDED_PACKED: Bounds = [120, 170, 80, 120, 120];
+const BOUNDED_WIDE: Bounds = [120, 170, 80, 120, 110];
+const BOUNDED_NARROW: Bounds = [110, 150, 70, 110, 110];
+const SMALL_PACKED: Bounds = [190, 220, 80, 170, 160];
+/// Of a heap that defers, *free* and *resize* also merge two of the blocks that wait. What hands out merges up to 128 of
+/// them where it would otherwise be refused: the adversary finds that, and the bound is that sum.
+const FAST_WIDE: Bounds = [18_000, 18_000, 18_000, 400, 400];
+const FAST_PACKED: Bounds = FAST_WIDE;
+const FAST_NARROW: Bounds = FAST_WIDE;
 
 #[test]
-fn fast_packed() {
-    bounded("fast_packed", "fast-packed", FAST_PACKED);
+fn bounded_packed() {
+    bounded("bounded_packed", "bounded-packed", BOUNDED_PACKED);
 }
 
 #[test]
-fn fast_wide() {
-    bounded("fast_wide", "fast-wide", FAST_WIDE);
+fn bounded_wide() {
+    bounded("bounded_wide", "bounded-wide", BOUNDED_WIDE);
 }
 
 #[test]
-fn fast_narrow() {
-    bounded("fast_narrow", "fast-narrow", FAST_NARROW);
+fn bounded_narrow() {
+    bounded("bounded_narrow", "bounded-narrow", BOUNDED_NARROW);
 }
 
 #[test]
@@ -52,8 +54,18 @@ fn small_packed() {
 }
 
 #[test]
-fn small_wide() {
-    bounded("small_wide", "small-wide", SMALL_WIDE);
+fn fast_wide() {
+    bounded("fast_wide", "fast-wide", FAST_WIDE);
+}
+
+#[test]
+fn fast_packed() {
+    bounded("fast_packed", "fast-packed", FAST_PACKED);
+}
+
+#[test]
+fn fast_narrow() {
+    bounded("fast_narrow", "fast-narrow", FAST_NARROW);
 }
 
 /// A block of 64 KiB has 8192 granules, whose bits are 128 words in each of two tables: some twenty instructions a word. Bit by

@@ -137,8 +137,8 @@ first size of a grid from which on every size of the grid holds the run, up to a
 was replayed. The grid has multiples of 16, and above 8 KiB 256 sizes for each power of two. Threads of a trace are
 replayed in the order of the file.
 
---bits is the word of the board, not of this machine. 32 takes records of 16 bits in regions of up to 512 KiB, 64 takes
-packed records up to 16 MiB; larger runs take Wide records, as FirmwareHeap<Fast<Wide>> does. Sizes are those recorded: a
+--bits is the word of the board, not of this machine. 32 takes records of 16 bits in regions of up to 512 KiB; larger runs
+take Packed records, or Wide ones with the profile fast, as FirmwareHeap<Bounded<Packed>> does. 64 takes those always. Sizes are those recorded: a
 program recorded on 64 bits asks for more than on 32, where pointers are smaller. A heap on 32 bits has tables up to 16
 bytes smaller than those of this replay.
 

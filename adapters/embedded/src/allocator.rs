@@ -30,8 +30,8 @@ fn dangling(layout: Layout) -> NonNull<[u8]> {
 /// ```
 /// # #[cfg(feature = "critical-section")] {
 /// use allocator_api2::vec::Vec;
-/// use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
-/// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+/// use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap, heap_arena};
+/// static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
 /// heap_arena!(HEAP, 4096, MemoryCaps::INTERNAL)?;
 /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
 ///

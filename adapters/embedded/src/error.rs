@@ -45,7 +45,7 @@ impl core::error::Error for InitError {}
 /// # Example
 /// ```
 /// # #[cfg(feature = "critical-section")] {
-/// use terrace_embedded::{Fast, FirmwareHeap, InitError, RefusedMemory, RegionError, StaticMemory};
+/// use terrace_embedded::{Bounded, FirmwareHeap, InitError, RefusedMemory, RegionError, StaticMemory};
 /// static HEAP: FirmwareHeap = FirmwareHeap::empty(); // one region
 /// static OTHER: FirmwareHeap = FirmwareHeap::empty();
 /// static FIRST: StaticMemory<4096> = StaticMemory::new();

@@ -41,6 +41,13 @@ impl Format for BadFree {
             FreeError::Stale { address } => {
                 write!(f, "double free: the block at {=u64:#x} is no longer live", address);
             }
+            FreeError::WrongLayout { address } => {
+                write!(
+                    f,
+                    "wrong layout: the block at {=u64:#x} is live, and has another size than that given",
+                    address
+                );
+            }
             FreeError::Foreign { address } => {
                 write!(f, "foreign block: {=u64:#x} was not given by this allocator", address);
             }

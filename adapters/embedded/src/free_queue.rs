@@ -146,7 +146,7 @@ impl DeferQueue for NoQueue {
 /// costs an interrupt handler; a pop takes O(1) steps if the queue is empty, and else O(`N`).
 ///
 /// The queue is the last type parameter of a heap:
-/// `static HEAP: FirmwareHeap<Fast, 1, FreeQueue<16>> = FirmwareHeap::empty();`. `N` should be the largest number of
+/// `static HEAP: FirmwareHeap<Bounded, 1, FreeQueue<16>> = FirmwareHeap::empty();`. `N` should be the largest number of
 /// blocks that interrupt handlers free between two calls of the heap from elsewhere.
 pub struct FreeQueue<const N: usize> {
     /// Number of `FULL` entries and of pushes that have not filled theirs yet. A pop that reads 0 looks at no entry.

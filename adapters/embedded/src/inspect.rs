@@ -42,8 +42,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
-    /// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap, heap_arena};
+    /// static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096, MemoryCaps::INTERNAL | MemoryCaps::DMA)?;
     /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
     /// let dma = HEAP.usage_of(MemoryCaps::DMA);
@@ -116,14 +116,14 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, K: CurrentTask
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{CurrentTask, Fast, FirmwareHeap, NoQueue, TaskTable, TaskUsage, heap_arena};
+    /// use terrace_embedded::{CurrentTask, Bounded, FirmwareHeap, NoQueue, TaskTable, TaskUsage, heap_arena};
     /// struct One;
     /// impl CurrentTask for One {
     ///     fn current_task() -> u8 {
     ///         1
     ///     }
     /// }
-    /// static HEAP: FirmwareHeap<Fast, 1, NoQueue, TaskTable<One, 2>> = FirmwareHeap::empty();
+    /// static HEAP: FirmwareHeap<Bounded, 1, NoQueue, TaskTable<One, 2>> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096)?;
     /// let block = HEAP.allocate(core::alloc::Layout::new::<[u8; 20]>()).expect("room");
     /// println!("{}", TaskUsage::CSV_HEADER);
@@ -141,14 +141,14 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, K: CurrentTask
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// # use terrace_embedded::{CurrentTask, Fast, FirmwareHeap, NoQueue, TaskTable, heap_arena};
+    /// # use terrace_embedded::{CurrentTask, Bounded, FirmwareHeap, NoQueue, TaskTable, heap_arena};
     /// # struct One;
     /// # impl CurrentTask for One {
     /// #     fn current_task() -> u8 {
     /// #         1
     /// #     }
     /// # }
-    /// # static HEAP: FirmwareHeap<Fast, 1, NoQueue, TaskTable<One, 2>> = FirmwareHeap::empty();
+    /// # static HEAP: FirmwareHeap<Bounded, 1, NoQueue, TaskTable<One, 2>> = FirmwareHeap::empty();
     /// # heap_arena!(HEAP, 4096)?;
     /// let block = HEAP.allocate(core::alloc::Layout::new::<[u8; 20]>()).expect("room");
     /// assert_eq!((HEAP.task(1).live, HEAP.task(1).blocks, HEAP.task(0).peak), (20, 1, 0));

@@ -61,7 +61,8 @@ pub use stats::LowWaterMark;
 pub use stats::{HeapCounters, HeapStats};
 pub use tasks::{CurrentTask, NoTasks, TaskAccounts, TaskTable, TaskUsage};
 pub use terrace_core::heap::{
-    Checked, Fast, HeaderHeap, HeapConfig, HeapUsage, Narrow, Packed, Records, RegionError, RegionHeap, Small, Wide,
+    Bounded, Checked, Fast, HeaderHeap, HeapConfig, HeapUsage, Narrow, Packed, Records, RegionError, RegionHeap, Small,
+    Wide,
 };
 pub use terrace_core::{FreeError, Violation};
 
@@ -70,7 +71,7 @@ pub use terrace_core::{FreeError, Violation};
 /// For one core, or for several if the target's implementation of `critical-section` locks out the other cores.
 /// Only with feature `critical-section`, the default.
 #[cfg(feature = "critical-section")]
-pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> =
+pub type FirmwareHeap<C = Bounded, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> =
     LockedHeap<CriticalSection, C, REGIONS, Q, T>;
 
 /// A heap behind a spin lock, for several cores.
@@ -79,5 +80,5 @@ pub type FirmwareHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTas
 ///
 /// Only with feature `spin`, and on targets with compare-and-swap.
 #[cfg(all(feature = "spin", target_has_atomic = "8"))]
-pub type SpinHeap<C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> =
+pub type SpinHeap<C = Bounded, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> =
     LockedHeap<spin::Mutex<()>, C, REGIONS, Q, T>;

@@ -16,7 +16,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use terrace_core::FreeError;
-use terrace_core::heap::{Fast, HeapConfig};
+use terrace_core::heap::{Bounded, HeapConfig};
 
 use crate::capabilities::MemoryCaps;
 use crate::error::BadFree;
@@ -33,11 +33,11 @@ const COPY_LOCKED: usize = 256;
 ///
 /// `FirmwareHeap` and `SpinHeap` name this type with a lock chosen.
 ///
-/// `C` is [`Fast`], [`Small`](crate::Small) or a configuration of your own; the heap takes up to `REGIONS` regions; `Q`
+/// `C` is [`Bounded`], [`Fast`](crate::Fast), [`Small`](crate::Small) or a configuration of your own; the heap takes up to `REGIONS` regions; `Q`
 /// is a [`FreeQueue`](crate::FreeQueue) if interrupt handlers free blocks without the lock; `T` is a
 /// [`TaskTable`](crate::TaskTable) to know which task has how much.
 #[derive(Debug)]
-pub struct LockedHeap<L, C = Fast, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> {
+pub struct LockedHeap<L, C = Bounded, const REGIONS: usize = 1, Q = NoQueue, T = NoTasks> {
     state: Locked<L, State<C, REGIONS, T>>,
     queue: Q,
 }
@@ -47,8 +47,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{Fast, FirmwareHeap};
-    /// static HEAP: FirmwareHeap<Fast, 6> = FirmwareHeap::empty(); // up to six regions
+    /// use terrace_embedded::{Bounded, FirmwareHeap};
+    /// static HEAP: FirmwareHeap<Bounded, 6> = FirmwareHeap::empty(); // up to six regions
     /// assert!(HEAP.allocate(core::alloc::Layout::new::<u32>()).is_none());
     /// # }
     /// ```
@@ -92,8 +92,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
-    /// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap, heap_arena};
+    /// static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096, MemoryCaps::INTERNAL | MemoryCaps::DMA)?;
     /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
     ///
@@ -166,8 +166,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{Fast, FirmwareHeap, FreeQueue, heap_arena};
-    /// static HEAP: FirmwareHeap<Fast, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    /// use terrace_embedded::{Bounded, FirmwareHeap, FreeQueue, heap_arena};
+    /// static HEAP: FirmwareHeap<Bounded, 1, FreeQueue<8>> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096)?;
     /// let layout = core::alloc::Layout::new::<u64>();
     /// let block = HEAP.allocate(layout).expect("room");
@@ -188,8 +188,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// # use terrace_embedded::{Fast, FirmwareHeap, FreeQueue, heap_arena};
-    /// # static HEAP: FirmwareHeap<Fast, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    /// # use terrace_embedded::{Bounded, FirmwareHeap, FreeQueue, heap_arena};
+    /// # static HEAP: FirmwareHeap<Bounded, 1, FreeQueue<8>> = FirmwareHeap::empty();
     /// # heap_arena!(HEAP, 4096)?;
     /// let layout = core::alloc::Layout::new::<u64>();
     /// let block = HEAP.allocate(layout).expect("room");
@@ -241,8 +241,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// # use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
-    /// # static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// # use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096, MemoryCaps::DMA)?;
     /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
     /// let layout = core::alloc::Layout::new::<[u8; 100]>();

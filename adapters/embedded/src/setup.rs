@@ -58,8 +58,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// # use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap};
-    /// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// # use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap};
+    /// static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     ///
     /// let psram: &'static mut [u64] = vec![0; 512].leak();
     /// // SAFETY: the bytes are the program's for ever, and nothing else uses them.
@@ -129,8 +129,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
-    /// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap, heap_arena};
+    /// static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096, MemoryCaps::INTERNAL)?;
     /// heap_arena!(HEAP, 65536, MemoryCaps::EXTERNAL)?;
     ///
@@ -154,8 +154,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// use terrace_embedded::{Fast, FirmwareHeap, heap_arena};
-    /// static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    /// use terrace_embedded::{Bounded, FirmwareHeap, heap_arena};
+    /// static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 1024)?;
     /// HEAP.on_out_of_memory(|_layout| heap_arena!(HEAP, 8192).is_ok());
     /// assert!(HEAP.allocate(core::alloc::Layout::new::<[u8; 4000]>()).is_some());
@@ -174,8 +174,8 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
-    /// # use terrace_embedded::{Checked, Fast, FirmwareHeap, heap_arena};
-    /// static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
+    /// # use terrace_embedded::{Checked, Bounded, FirmwareHeap, heap_arena};
+    /// static HEAP: FirmwareHeap<Checked<Bounded>> = FirmwareHeap::empty();
     /// heap_arena!(HEAP, 4096)?;
     /// HEAP.on_bad_free(|error| println!("{error}"));
     /// let layout = core::alloc::Layout::new::<u64>();

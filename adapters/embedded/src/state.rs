@@ -88,8 +88,8 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
     ) -> Option<NonNull<u8>> {
         self.drain(queue, DRAIN_PER_CALL);
         let (whole, want) = (Self::whole(layout)?, self.want(want));
-        let beside = self.regions.of(near).ok()?.allocate_with_room(whole);
-        let block = beside.or_else(|| self.regions.first_of(want, |heap| heap.allocate_with_room(whole)))?;
+        let beside = self.regions.of(near).ok()?.allocate_to_move(whole);
+        let block = beside.or_else(|| self.regions.first_of(want, |heap| heap.allocate_to_move(whole)))?;
         Some(self.handed_out(block, layout, owner))
     }
 
@@ -256,7 +256,7 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         if here.is_some() || !may_move || REGIONS == 1 {
             return Ok(here.map(|block| (block, owner)));
         }
-        let Some(moved) = self.regions.first_of(want, |heap| heap.allocate_with_room(new)) else { return Ok(None) };
+        let Some(moved) = self.regions.first_of(want, |heap| heap.allocate_to_move(new)) else { return Ok(None) };
         // SAFETY: two live blocks do not overlap, and the new one is larger: `reallocate` shrinks in place.
         unsafe { moved.copy_from_nonoverlapping(block, layout.size()) };
         let heap = self.regions.of(block)?;

@@ -195,8 +195,8 @@ impl<const BYTES: usize> Default for StaticMemory<BYTES> {
 /// # Example
 /// ```
 /// # #[cfg(feature = "critical-section")] {
-/// use terrace_embedded::{MemoryCaps, Fast, FirmwareHeap, heap_arena};
-/// static HEAP: FirmwareHeap<Fast, 3> = FirmwareHeap::empty();
+/// use terrace_embedded::{MemoryCaps, Bounded, FirmwareHeap, heap_arena};
+/// static HEAP: FirmwareHeap<Bounded, 3> = FirmwareHeap::empty();
 ///
 /// heap_arena!(HEAP, 32 * 1024)?;
 /// heap_arena!(HEAP, 8 * 1024, MemoryCaps::DMA)?;

@@ -29,7 +29,7 @@ use crate::stats::CsvLine;
 /// ```
 /// # #[cfg(feature = "critical-section")] {
 /// use core::sync::atomic::{AtomicU8, Ordering};
-/// use terrace_embedded::{CurrentTask, Fast, FirmwareHeap, NoQueue, TaskTable, heap_arena};
+/// use terrace_embedded::{CurrentTask, Bounded, FirmwareHeap, NoQueue, TaskTable, heap_arena};
 ///
 /// static RUNNING: AtomicU8 = AtomicU8::new(0); // the context switch stores here
 ///
@@ -41,7 +41,7 @@ use crate::stats::CsvLine;
 ///     }
 /// }
 ///
-/// static HEAP: FirmwareHeap<Fast, 1, NoQueue, TaskTable<Scheduler, 4>> = FirmwareHeap::empty();
+/// static HEAP: FirmwareHeap<Bounded, 1, NoQueue, TaskTable<Scheduler, 4>> = FirmwareHeap::empty();
 ///
 /// heap_arena!(HEAP, 4096)?;
 /// RUNNING.store(2, Ordering::Relaxed);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use terrace_embedded::{Checked, Fast, FirmwareHeap, heap_arena};
+use terrace_embedded::{Bounded, Checked, FirmwareHeap, heap_arena};
 
 #[global_allocator]
-static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
+static HEAP: FirmwareHeap<Checked<Bounded>> = FirmwareHeap::empty();
 
 /// Adds memory before `main`, since the standard library allocates there.
 #[used]

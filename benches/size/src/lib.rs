@@ -17,9 +17,9 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Fast<terrace_core::heap::Narrow>>;
 #[cfg(feature = "small-narrow")]
 type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Small<terrace_core::heap::Narrow>>;
-#[cfg(feature = "small-wide")]
-type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Small<terrace_core::heap::Wide>>;
-#[cfg(any(feature = "fast-narrow", feature = "small-narrow", feature = "small-wide"))]
+#[cfg(feature = "bounded-narrow")]
+type Heap = terrace_core::heap::RegionHeap<terrace_core::heap::Bounded<terrace_core::heap::Narrow>>;
+#[cfg(any(feature = "fast-narrow", feature = "bounded-narrow", feature = "small-narrow"))]
 mod face {
     use super::*;
 

@@ -11,7 +11,7 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench heap                              everything, in 25 short rounds of 50,000 operations, since one
                                                       that another program interrupts is lost; three minutes
   cargo xtask bench heap --quick                      whether it works: 2 rounds of 10,000, results in target/
-  cargo xtask bench heap --only fast-packed,talc      two heaps; ratios are to talc
+  cargo xtask bench heap --only fast-wide,talc        two heaps; ratios are to talc
   cargo xtask bench heap --size                       text and static bytes on Thumb, and nothing else
   cargo xtask bench heap --rounds 99 --out results/mine
 
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn the_command_repeats_what_was_asked() {
-        let options = parsed(&["--only", "talc,fast-packed", "--quick", "--no-instructions"]).unwrap();
+        let options = parsed(&["--only", "talc,fast-wide", "--quick", "--no-instructions"]).unwrap();
         assert_eq!(
             options.command(),
-            "cargo xtask bench heap --rounds 2 --ops 10000 --seed 1 --only fast-packed,talc --no-instructions --quick"
+            "cargo xtask bench heap --rounds 2 --ops 10000 --seed 1 --only fast-wide,talc --no-instructions --quick"
         );
     }
 

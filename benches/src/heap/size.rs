@@ -14,8 +14,8 @@ use std::process::Command;
 /// Titles, and features of `benches/size`.
 pub const CRATES: [(&str, &str); 5] = [
     ("terrace Fast<Narrow>", "fast-narrow"),
+    ("terrace Bounded<Narrow>", "bounded-narrow"),
     ("terrace Small<Narrow>", "small-narrow"),
-    ("terrace Small<Wide>", "small-wide"),
     ("rlsf", "rlsf"),
     ("talc", "talc"),
 ];

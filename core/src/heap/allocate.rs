@@ -1,19 +1,17 @@
 //! Allocating blocks in a region.
 //!
-//! Promises upward: fails only if no free block is as large as the smallest size in the request's [`ceil_bin`] (for an
-//! alignment above the granule: in the [`ceil_bin`] of size plus alignment); the number of steps is bounded.
+//! Promises upward: fails only if no free block is as large as the smallest size of the first list in which all blocks
+//! fit (for an alignment above the granule: of size plus alignment), everything merged; the number of steps is bounded.
 //! Asks from below: [`HeapRegion`].
 //!
-//! A request takes, in this order: a block of exactly its size; the front of the *victim*, the free block from which
-//! small requests are cut; the front of the block freed last; the first block that fits, of a few in the list of its
-//! size; the first block of a list of larger blocks. What remains of a block becomes the victim if it is larger than
-//! the present victim, which is then added to a list; else what remains is added.
+//! A request takes the first block of the first list whose blocks are all large enough; what remains becomes a free
+//! block. In a heap that defers it takes, before that: a block of its size that waits; a block in a list of exactly its
+//! size; the front of the victim; the front of the run. What remains of a block becomes the victim if it is larger.
 
+use core::mem::replace;
 use core::ptr::NonNull;
 
-use super::bins::{EXACT, bin, ceil_bin};
 use super::config::HeapConfig;
-use super::records::Records;
 use super::region::HeapRegion;
 
 /// A new victim should have room for so many blocks of the request's size, so that the next small requests need no
@@ -23,30 +21,69 @@ const SEVERAL: usize = 4;
 
 impl<C: HeapConfig> HeapRegion<C> {
     /// Allocates `size` granules, aligned to `align` bytes; marks the block live if the heap is checked.
+    ///
+    /// What waits is not merged.
     #[inline(always)]
     pub fn allocate_block(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        let block = self.allocate(size, align)?;
+        let block = if C::DEFERS { self.allocate_deferred(size, align) } else { self.allocate(size, align) }?;
         Some(self.mark(block))
     }
 
-    /// Allocates `size` granules, aligned to `align` bytes.
+    /// Allocates `size` granules, aligned to `align` bytes, from a list.
     #[inline(always)]
     fn allocate(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        if !C::VICTIM || align > Self::GRANULE {
-            return self.allocate_aligned(size, align.max(Self::GRANULE));
+        if C::ONE_PATH || align > Self::GRANULE {
+            return self.allocate_aligned(size, align);
         }
-        if size < self.exact {
-            let at = self.head(size);
+        self.allocate_listed(size)
+    }
+
+    /// Allocates `size` granules from a list.
+    #[inline(always)]
+    pub fn allocate_listed(&mut self, size: usize) -> Option<NonNull<u8>> {
+        if size > self.granules {
+            return None;
+        }
+        let lists = self.lists;
+        let [at, to] = lists.take_first(lists.find_list(size)?);
+        Some(lists.cut([at, to], at, size))
+    }
+
+    /// Allocates at an alignment above the granule, from a list; the part before the aligned start becomes a free block.
+    #[inline(never)]
+    fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        // A free block of `size + slack` granules always contains `size` granules from an aligned start on. Both are at
+        // most the size of the region, so the sum cannot overflow.
+        let slack = (align - 1) / Self::GRANULE;
+        if size > self.granules || slack > self.granules - size {
+            return None;
+        }
+        let lists = self.lists;
+        let [from, to] = lists.take_first(lists.find_list(size + slack)?);
+        Some(lists.cut([from, to], self.align_up(from, slack), size))
+    }
+
+    /// Allocates `size` granules, aligned to `align` bytes, from what waits or from a list.
+    #[inline(always)]
+    fn allocate_deferred(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        if align > Self::GRANULE {
+            return self.allocate_aligned(size, align).or_else(|| self.cut_victim(size, align));
+        }
+        if size < self.deferred.quick {
+            let at = self.take_quick(size);
             if at != 0 {
-                self.pop(size, at);
-                self.flip_ends(at, size);
-                return Some(self.memory.pointer(Self::offset(at)));
+                return Some(self.lists.memory.pointer(Self::offset(at)));
+            }
+            if self.lists.has(size) {
+                let [at, _] = self.lists.take_first(size);
+                self.lists.flip_ends(at, size);
+                return Some(self.lists.memory.pointer(Self::offset(at)));
             }
         }
-        let [start, end] = self.victim;
+        let [start, end] = self.deferred.victim;
         if end - start >= size {
-            self.victim[0] = start + size;
-            return Some(self.memory.pointer(Self::offset(start)));
+            self.deferred.victim[0] = start + size;
+            return Some(self.lists.memory.pointer(Self::offset(start)));
         }
         self.replace_victim(size)
     }
@@ -58,94 +95,51 @@ impl<C: HeapConfig> HeapRegion<C> {
         if size > self.granules {
             return None;
         }
-        let [from, to] = self.find_victim(size)?;
-        let [start, end] = self.victim;
-        if to - from - size <= end - start {
-            return Some(self.cut([from, to], from, size));
-        }
-        self.flip_ends(from, to - from);
-        self.victim = [from + size, to];
-        self.insert_free([start, end]);
-        Some(self.memory.pointer(Self::offset(from)))
-    }
-
-    /// Removes a free block of at least this size from its list, or as the block freed last; its edges stay set.
-    #[inline(always)]
-    fn find_victim(&mut self, size: usize) -> Option<[usize; 2]> {
-        let [from, to] = self.last;
-        if C::LAST && to - from >= size {
-            self.last = [0; 2];
-            return Some([from, to]);
-        }
-        // The first list whose blocks are all large enough.
-        let mut sure = size;
-        if size >= EXACT {
-            let list = bin(size);
-            // The probes below search the list of `size` itself. If `size` is the smallest of its bin, every block of
-            // that list fits, and the first probe finds one.
-            sure = if C::PROBES > 0 { list + 1 } else { ceil_bin(size) };
-            let mut at = self.head(list);
-            for _ in 0..C::PROBES {
-                if at == 0 {
-                    break;
-                }
-                let found = C::Records::size(self.memory, at);
-                if found >= size {
-                    self.unlink(at);
-                    return Some([at, at + found]);
-                }
-                (at, _) = C::Records::links(self.memory, at);
+        let [start, end] = self.deferred.victim;
+        let [from, to] = self.deferred.run;
+        let (from, to) = if to - from >= size {
+            if to - from - size <= end - start {
+                self.deferred.run[0] += size;
+                return Some(self.lists.memory.pointer(Self::offset(from)));
             }
-        }
-        let several = if size < EXACT { self.next_list(ceil_bin(SEVERAL * size)) } else { 0 };
-        let list = if several != 0 { several } else { self.next_list(sure) };
-        (list != 0).then(|| self.take_first(list))
-    }
-
-    /// Removes the first block of a list, which must not be empty; returns its start and end.
-    #[inline(always)]
-    pub fn take_first(&mut self, list: usize) -> [usize; 2] {
-        let at = self.head(list);
-        let size = C::Records::size(self.memory, at);
-        if C::VICTIM {
-            self.pop(list, at);
+            self.deferred.run = [0; 2];
+            (from, to)
         } else {
-            // `unlink` does the same, and is in the program anyway: calling it here saves code.
-            self.unlink(at);
-        }
-        [at, at + size]
-    }
-
-    /// Allocates at an alignment above the granule (in a heap without a victim: at any alignment); the part before the
-    /// aligned start becomes a free block. Searches the lists first, to keep the victim and the block freed last for
-    /// requests without an alignment.
-    #[inline(never)]
-    fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        // Both are at most the size of the region, so the sums below cannot overflow.
-        if size > self.granules || align > Self::offset(self.granules) {
-            return None;
-        }
-        // A free block of `size + slack` granules always contains `size` granules from an aligned start on.
-        let slack = (align >> C::Records::GRANULE) - 1;
-        let list = self.next_list(ceil_bin(size + slack));
-        let [from, to] = if list != 0 {
-            self.take_first(list)
-        } else if !C::VICTIM {
-            return None;
-        } else {
-            let [start, end] = self.victim;
-            let at = self.align_up(start, slack);
-            if at + size <= end {
-                self.victim[0] = at + size;
-                self.insert_free([start, at]);
-                return Some(self.memory.pointer(Self::offset(at)));
+            let several = if size < C::EXACT && SEVERAL * size <= self.granules {
+                self.lists.find_list(SEVERAL * size)
+            } else {
+                None
+            };
+            let list = match several {
+                Some(list) => list,
+                None => self.lists.find_list(size)?,
+            };
+            let [from, to] = self.lists.take_first(list);
+            if to - from - size <= end - start {
+                return Some(self.lists.cut([from, to], from, size));
             }
-            let [from, to] = self.last;
-            if !C::LAST || self.align_up(from, slack) + size > to {
-                return None;
-            }
-            core::mem::take(&mut self.last)
+            self.lists.flip_ends(from, to - from);
+            (from, to)
         };
-        Some(self.cut([from, to], self.align_up(from, slack), size))
+        let [start, end] = replace(&mut self.deferred.victim, [from + size, to]);
+        self.settle(start, end - start);
+        Some(self.lists.memory.pointer(Self::offset(from)))
+    }
+
+    /// Allocates at an alignment above the granule from the victim.
+    #[cold]
+    fn cut_victim(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        let slack = (align - 1) / Self::GRANULE;
+        if size > self.granules || slack > self.granules {
+            return None;
+        }
+        let [start, end] = self.deferred.victim;
+        let at = self.align_up(start, slack);
+        if at + size > end {
+            return None;
+        }
+        self.deferred.victim[0] = at + size;
+        self.settle(start, at - start);
+        Some(self.lists.memory.pointer(Self::offset(at)))
     }
 }

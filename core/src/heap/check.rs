@@ -1,7 +1,9 @@
 //! The usage of a heap, and the check of its invariants.
 
-use super::bins::{LISTS, bin};
+use super::bins::LISTS;
 use super::config::HeapConfig;
+use super::deferred::QUICK_SIZES;
+use super::lists::HeapLists;
 use super::records::Records;
 use super::region::HeapRegion;
 use super::{HeapUsage, RegionHeap};
@@ -38,25 +40,30 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
 impl<C: HeapConfig> HeapRegion<C> {
     /// The region's last address.
     pub fn last_address(&self) -> usize {
-        self.memory.address().wrapping_add(Self::offset(self.end()) - 1)
+        self.lists.memory.address().wrapping_add(Self::offset(self.end()) - 1)
     }
 
-    /// Calls `each` with start and end of each free block: victim, block freed last, blocks in lists.
+    /// Whether a block of `size` granules can start at `at`.
+    pub fn is_place(&self, at: usize, size: usize) -> bool {
+        LISTS <= at && at < self.end() && size <= self.end() - at
+    }
+
+    /// Calls `each` with start and end of each free block: those that wait, and those in lists.
     ///
     /// A list is followed only as far as its records agree: a program that has written into freed memory gets numbers
     /// that are too small, but gets them after a bounded number of steps.
     pub fn each_free(&self, mut each: impl FnMut([usize; 2])) {
-        [self.victim, self.last].into_iter().filter(|[from, to]| from != to).for_each(&mut each);
         if self.granules == 0 {
             return;
         }
-        for list in 1..=bin(self.granules) {
-            let (mut at, mut before) = (self.head(list), Self::name(list));
-            while LISTS <= at && at < self.end() {
-                let (next, prev) = C::Records::links(self.memory, at);
-                let size = C::Records::size(self.memory, at);
+        self.each_waiting(&mut each);
+        for list in 1..=HeapLists::<C>::list(self.granules) {
+            let (mut at, mut before) = (self.lists.first(list), list);
+            while self.is_place(at, 0) {
+                let (next, prev) = C::Records::links(self.lists.memory, at);
+                let size = self.lists.size(at);
                 // A list whose links agree in both directions has no circle.
-                if prev != before || size > self.end() - at {
+                if prev != before || !self.is_place(at, size) {
                     break;
                 }
                 each([at, at + size]);
@@ -69,34 +76,51 @@ impl<C: HeapConfig> HeapRegion<C> {
         if self.granules == 0 {
             return Ok(());
         }
-        let mut edges = if self.last[0] == self.last[1] { 0 } else { 2 };
-        for list in 1..=bin(self.granules) {
+        let mut edges = 0;
+        for list in 1..=HeapLists::<C>::list(self.granules) {
             edges += 2 * self.check_list(list)?;
         }
-        let set = (LISTS..=self.end()).filter(|&at| self.edge(at)).count();
-        ensure(set == edges, "a free block has two edges, and nothing else has any", set)?;
-        let [from, to] = self.victim;
-        ensure(LISTS <= from || from == to, "the victim lies behind the tables", from)?;
-        ensure(to <= self.end() && from <= to, "the victim lies in the region", to)?;
-        let touched = from != to && (self.edge(from) || self.edge(to));
-        ensure(!touched, "no free block touches the victim", from)?;
-        let last = self.last[0] == self.last[1] || (self.edge(self.last[0]) && self.edge(self.last[1]));
-        ensure(last, "the block freed last has its edges", self.last[0])
+        let set = (LISTS..=self.end()).filter(|&at| self.lists.edge(at)).count();
+        ensure(set == edges, "a free block in a list has two edges, and nothing else has any", set)?;
+        if C::DEFERS { self.check_deferred() } else { Ok(()) }
+    }
+
+    fn check_deferred(&self) -> Result<(), Violation> {
+        for [from, to] in [self.deferred.victim, self.deferred.run] {
+            let inside = from == to || LISTS <= from && from < to && to <= self.end();
+            ensure(inside, "the victim and the run lie in the region, after the tables", from)?;
+        }
+        let mut waiting = 0;
+        for size in 1..QUICK_SIZES {
+            let mut at = self.lists.quick(size);
+            while at != 0 {
+                ensure(self.is_place(at, size), "a block that waits lies in the region", at)?;
+                waiting += 1;
+                ensure(waiting <= self.deferred.waiting, "no more blocks wait than were counted", at)?;
+                at = C::Records::links(self.lists.memory, at).0;
+            }
+        }
+        ensure(waiting == self.deferred.waiting, "as many blocks wait as were counted", waiting)?;
+        // One more than the bound may wait between a free and its end, and no call ends there.
+        ensure(waiting <= self.deferred.most.max(1), "a bounded number of blocks wait", waiting)?;
+        let mut ends = 0;
+        self.each_waiting(|[from, to]| ends += (from + 1..to).filter(|&at| self.lists.edge(at)).count());
+        ensure(ends == 0, "no block in a list starts or ends inside a block that waits", ends)
     }
 
     /// Checks a list; returns the number of blocks in it.
     fn check_list(&self, list: usize) -> Result<usize, Violation> {
-        let (mut at, mut before, mut count) = (self.head(list), Self::name(list), 0);
-        ensure(self.map.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
+        let (mut at, mut before, mut count) = (self.lists.first(list), list, 0);
+        ensure(self.lists.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
         while at != 0 {
             // A record may be corrupt: bounds are checked before any read, so that all reads are in the region.
             ensure(LISTS <= at && at < self.end(), "a free block starts in the region", at)?;
-            let size = C::Records::size(self.memory, at);
-            let (next, prev) = C::Records::links(self.memory, at);
+            let size = self.lists.size(at);
+            let (next, prev) = C::Records::links(self.lists.memory, at);
             ensure(size > 0 && size <= self.end() - at, "a free block lies in the region", at)?;
-            ensure(bin(size) == list, "a free block is in the list of its size", at)?;
-            ensure(C::Records::size_before(self.memory, at + size) == size, "both ends say the size", at)?;
-            ensure(self.edge(at) && self.edge(at + size), "a free block has two edges", at)?;
+            ensure(HeapLists::<C>::list(size) == list, "a free block is in the list of its size", at)?;
+            ensure(self.lists.size_before(at + size) == size, "both ends say the size", at)?;
+            ensure(self.lists.edge(at) && self.lists.edge(at + size), "a free block has two edges", at)?;
             ensure(prev == before, "a list's links go both ways", at)?;
             (at, before, count) = (next, at, count + 1);
             ensure(count <= self.granules, "a list has no circle", at)?;

@@ -7,70 +7,98 @@ use super::records::Narrow;
 #[cfg(target_pointer_width = "64")]
 use super::records::Packed;
 use super::records::Records;
+#[cfg(target_pointer_width = "64")]
+use super::records::Wide;
 
 /// A configuration of a [`RegionHeap`](super::RegionHeap).
 pub trait HeapConfig {
     /// The format of the records of free blocks: determines the granule and the largest region.
     type Records: Records;
-    /// Whether small requests are cut from the front of one free block, the victim, that is in no list. Faster; more code.
-    const VICTIM: bool;
-    /// Whether the block freed last stays out of the lists, so that it merges with its neighbours and serves requests
-    /// without a search. Faster; more code.
-    const LAST: bool;
-    /// Number of blocks in a request's own bin that are tried before the next bin. More of them fill memory further, and
-    /// cost time in the worst case.
-    const PROBES: u32;
+    /// Number of sizes, in granules, that have a list to themselves: 32, 64 or 128. More of them fill memory further, and
+    /// take more tables.
+    const EXACT: usize;
+    /// Whether freed blocks are merged later, a few in each call, and small requests are cut from one free block that is
+    /// in no list. Faster; more code, and calls of very different length.
+    const DEFERS: bool;
+    /// Whether one path serves all requests, aligned or not. Slower; less code.
+    const ONE_PATH: bool;
     /// Whether a second bit for each granule marks the starts of live blocks: double frees, foreign addresses and wrong
     /// sizes are then refused, as long as the memory is not allocated again.
     const CHECKED: bool;
 }
 
-/// The records that suit the target's word.
+/// The records with the smallest granule that suit the target's word.
 ///
 /// [`Packed`](super::Packed) on 64 bits, [`Narrow`](super::Narrow) on fewer.
 #[cfg(target_pointer_width = "64")]
 pub type Native = Packed;
-/// The records that suit the target's word.
+/// The records with the smallest granule that suit the target's word.
 ///
 /// [`Packed`](super::Packed) on 64 bits, [`Narrow`](super::Narrow) on fewer.
 #[cfg(not(target_pointer_width = "64"))]
 pub type Native = Narrow;
 
-/// The configuration with the fewest instructions.
+/// The records that are fastest on the target.
+///
+/// [`Wide`](super::Wide) on 64 bits, [`Narrow`](super::Narrow) on fewer.
+#[cfg(target_pointer_width = "64")]
+pub type Fastest = Wide;
+/// The records that are fastest on the target.
+///
+/// [`Wide`](super::Wide) on 64 bits, [`Narrow`](super::Narrow) on fewer.
+#[cfg(not(target_pointer_width = "64"))]
+pub type Fastest = Narrow;
+
+/// The profile for throughput: most calls neither merge nor search.
+///
+/// A freed block waits, unmerged, for the next request of its size. A call merges at most
+/// [`MOST_MERGED`](super::MOST_MERGED) of the blocks that wait; only one that would otherwise be refused merges them all.
 #[derive(Clone, Copy, Debug)]
-pub struct Fast<R = Native>(PhantomData<R>);
+pub struct Fast<R = Fastest>(PhantomData<R>);
 
 impl<R: Records> HeapConfig for Fast<R> {
     type Records = R;
-    const VICTIM: bool = true;
-    const LAST: bool = true;
-    const PROBES: u32 = 2;
+    const EXACT: usize = 64;
+    const DEFERS: bool = true;
+    const ONE_PATH: bool = false;
     const CHECKED: bool = false;
 }
 
-/// The configuration with the least code: one path, through the lists, for all requests.
+/// The profile for the worst case, and for the most use of the memory: a freed block is merged at once.
 ///
-/// A request of more than 63 granules searches only lists whose blocks are all large enough, so a request just below the
-/// largest free block may fail.
+/// A request searches only lists whose blocks are all large enough, so a request of 128 granules or more that is just
+/// below the largest free block may be refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounded<R = Native>(PhantomData<R>);
+
+impl<R: Records> HeapConfig for Bounded<R> {
+    type Records = R;
+    const EXACT: usize = 128;
+    const DEFERS: bool = false;
+    const ONE_PATH: bool = false;
+    const CHECKED: bool = false;
+}
+
+/// The profile with the least code and tables: [`Bounded`] with fewer lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Small<R = Native>(PhantomData<R>);
 
 impl<R: Records> HeapConfig for Small<R> {
     type Records = R;
-    const VICTIM: bool = false;
-    const LAST: bool = false;
-    const PROBES: u32 = 0;
+    const EXACT: usize = 32;
+    const DEFERS: bool = false;
+    const ONE_PATH: bool = true;
     const CHECKED: bool = false;
 }
 
-/// Another configuration, plus a check of every free.
+/// Another configuration, plus a check of every free; what is freed is merged at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Checked<C = Fast>(PhantomData<C>);
+pub struct Checked<C = Bounded>(PhantomData<C>);
 
 impl<C: HeapConfig> HeapConfig for Checked<C> {
     type Records = C::Records;
-    const VICTIM: bool = C::VICTIM;
-    const LAST: bool = C::LAST;
-    const PROBES: u32 = C::PROBES;
+    const EXACT: usize = C::EXACT;
+    const DEFERS: bool = false;
+    const ONE_PATH: bool = C::ONE_PATH;
     const CHECKED: bool = true;
 }

@@ -144,6 +144,21 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         Ok(Some(new))
     }
 
+    /// The alignment of a block in bytes: at least that requested.
+    ///
+    /// # Safety
+    /// This heap must have allocated the block, which must be live.
+    #[inline(always)]
+    pub unsafe fn align_of(&self, block: NonNull<u8>) -> usize {
+        // SAFETY: the caller promises a live block of this heap, which has a header in front.
+        unsafe { header_of(block).read() }.lead
+    }
+
+    /// See [`RegionHeap::merge`].
+    pub fn merge(&mut self) {
+        self.heap.merge();
+    }
+
     /// See [`RegionHeap::usage`].
     pub fn usage(&self) -> HeapUsage {
         self.heap.usage()
@@ -182,6 +197,7 @@ fn at(error: FreeError, block: NonNull<u8>) -> FreeError {
     let address = block.addr().get() as u64;
     match error {
         FreeError::Stale { .. } => FreeError::Stale { address },
+        FreeError::WrongLayout { .. } => FreeError::WrongLayout { address },
         _ => FreeError::Foreign { address },
     }
 }

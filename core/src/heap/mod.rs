@@ -23,14 +23,17 @@ mod allocate;
 mod bins;
 mod check;
 mod config;
+mod deferred;
 mod free;
 mod header;
+mod lists;
 mod memory;
 mod records;
 mod region;
 mod resize;
 
-pub use config::{Checked, Fast, HeapConfig, Native, Small};
+pub use config::{Bounded, Checked, Fast, Fastest, HeapConfig, Native, Small};
+pub use deferred::MOST_MERGED;
 pub use header::HeaderHeap;
 pub use records::{FourFields, Narrow, Packed, Records, Wide};
 
@@ -125,7 +128,6 @@ pub struct HeapUsage {
 impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// A heap without memory: every request fails.
     pub const fn empty() -> Self {
-        const { assert!(C::VICTIM || !C::LAST, "without a victim nothing is handed out from the block freed last") };
         Self { regions: [const { HeapRegion::NONE }; REGIONS] }
     }
 
@@ -164,17 +166,28 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     #[inline]
     pub fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
-        if REGIONS == 1 {
-            return self.regions.first_mut()?.allocate_block(size, layout.align());
-        }
-        self.regions.iter_mut().find_map(|region| region.allocate_block(size, layout.align()))
+        let block = if REGIONS == 1 {
+            self.regions.first_mut()?.allocate_block(size, layout.align())
+        } else {
+            self.regions.iter_mut().find_map(|region| region.allocate_block(size, layout.align()))
+        };
+        if C::DEFERS && block.is_none() { self.allocate_merged(size, layout.align()) } else { block }
+    }
+
+    /// Allocates after all that waits was merged.
+    #[cold]
+    #[inline(never)]
+    fn allocate_merged(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+        self.merge();
+        self.regions.iter_mut().find_map(|region| region.allocate_block(size, align))
     }
 
     /// Frees a block.
     ///
     /// # Errors
-    /// [`FreeError::Foreign`] when no region contains the block (found with several regions, or by a [`Checked`] heap);
-    /// [`FreeError::Stale`] when the block is not live, or has another size (found by a [`Checked`] heap).
+    /// [`FreeError::Foreign`] when no region contains the block (found with several regions, or by a [`Checked`] heap).
+    /// Found by a [`Checked`] heap alone: [`FreeError::Stale`] when no live block starts there,
+    /// [`FreeError::WrongLayout`] when one does, of another size.
     ///
     /// # Safety
     /// This heap must have allocated the block for this layout (or that of the last resize); the block must be live,
@@ -185,7 +198,7 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         let size = HeapRegion::<C>::granules(layout.size());
         let (region, at) = self.find(block, size)?;
         region.unmark(at);
-        region.free(at, size);
+        region.free(at, size, layout.align());
         Ok(())
     }
 
@@ -222,14 +235,15 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         layout: Layout,
         bytes: usize,
     ) -> Result<Option<NonNull<u8>>, FreeError> {
-        // SAFETY: the caller promises what `resize` asks for.
+        // SAFETY: the caller's promise.
         if unsafe { self.resize(block, layout, bytes)? } {
             return Ok(Some(block));
         }
         let Ok(larger) = Layout::from_size_align(bytes, layout.align()) else { return Ok(None) };
-        let Some(new) = self.allocate_with_room(larger) else {
-            // SAFETY: the caller's promise; the block was live when `resize` checked it.
-            return Ok(unsafe { self.slide_down(block, layout, bytes) });
+        let Some(new) = self.allocate_to_move(larger) else {
+            // The request merged what waited: the block may have room now.
+            // SAFETY: the caller's promise.
+            return Ok(unsafe { self.resize(block, layout, bytes)? }.then_some(block));
         };
         // SAFETY: two live blocks do not overlap, and the new one is larger: `resize` shrinks in place.
         unsafe { new.copy_from_nonoverlapping(block, layout.size()) };
@@ -240,12 +254,12 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
 
     /// Allocates a block to replace one that had no room to grow.
     ///
-    /// The new block lies, if possible, where it can double in place.
-    pub fn allocate_with_room(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let size = HeapRegion::<C>::granules(layout.size());
-        if layout.align() <= HeapRegion::<C>::GRANULE {
+    /// From a list if possible: a block that grew lives longer, as a rule, than those between which the victim would place it.
+    pub fn allocate_to_move(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        if C::DEFERS && layout.align() <= HeapRegion::<C>::GRANULE {
+            let size = HeapRegion::<C>::granules(layout.size());
             for region in &mut self.regions {
-                if let Some(block) = region.allocate_with_room(size) {
+                if let Some(block) = region.allocate_listed(size) {
                     return Some(region.mark(block));
                 }
             }
@@ -253,23 +267,14 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         self.allocate(layout)
     }
 
-    /// Moves a block down into the free block before it, if that and the free memory after the block suffice.
+    /// Merges all blocks that wait to be merged, in a heap that defers; O(such blocks).
     ///
-    /// # Safety
-    /// This heap must have allocated the block for this layout, and the block must be live.
-    #[cold]
-    unsafe fn slide_down(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
-        let size = HeapRegion::<C>::granules(layout.size());
-        let (region, at) = self.find(block, size).ok()?;
-        if layout.align() > HeapRegion::<C>::GRANULE {
-            return None;
+    /// A request that would otherwise be refused does it. A program may do it when it has time, or before it looks at
+    /// the number of free blocks in [`RegionHeap::usage`].
+    pub fn merge(&mut self) {
+        if C::DEFERS {
+            self.regions.iter_mut().for_each(HeapRegion::merge_all);
         }
-        let new = region.slide_down(at, size, HeapRegion::<C>::granules(bytes))?;
-        region.unmark(at);
-        let new = region.mark(region.memory.pointer(HeapRegion::<C>::offset(new)));
-        // SAFETY: both ranges are in the region and have at least `layout.size()` bytes; `copy_from` permits overlap.
-        unsafe { new.copy_from(block, layout.size()) };
-        Some(new)
     }
 
     /// The region of a block, and the block's place there; refuses a block that is not live, if the heap is checked.
@@ -285,12 +290,15 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
         let at = region.place(block);
         if C::CHECKED {
             let ends = at.checked_add(size).is_some_and(|end| end <= region.end());
-            let aligned = region.memory.offset_of(block) % HeapRegion::<C>::GRANULE == 0;
+            let aligned = region.lists.memory.offset_of(block) % HeapRegion::<C>::GRANULE == 0;
             if !aligned {
                 return Err(FreeError::Foreign { address });
             }
-            if size == 0 || !ends || !region.is_live(at, size) {
+            if !region.is_start(at) {
                 return Err(FreeError::Stale { address });
+            }
+            if size == 0 || !ends || !region.has_size(at, size) {
+                return Err(FreeError::WrongLayout { address });
             }
         }
         Ok((region, at))

@@ -1,16 +1,16 @@
 //! Formats of the records of free blocks, inside the free memory.
 //!
-//! Promises upward: a free block of one granule has room for its size at both ends and for two links.
+//! Promises upward: a free block of one granule has room for two links, and all others for their size at both ends too.
 //! Asks from below: [`HeapMemory`]; every place passed must be that of a free block.
 //!
 //! ```text
 //! Narrow   8 bytes   | size  next  prev  size |             16 bits each: 2^16 granules, 512 KiB
-//! Packed   8 bytes   | size:22 next:21 prev:21 | ... size | 64 bits: 2^21 granules, 16 MiB; for 64-bit targets
+//! Packed   8 bytes   | next prev | size ... | size |        32 bits each: 2^32 - 1 granules, 32 GiB
 //! Wide    16 bytes   | size  next  prev  size |             32 bits each: 2^32 - 1 granules, 64 GiB
 //! ```
 //!
 //! Places and sizes are in granules. Places start at [`LISTS`](super::bins::LISTS), so 0 means no block. The first block of
-//! list `i` has `i` as its previous block if the format is [`NAMED`](Records::NAMED), else 0.
+//! list `i` has `i` as its previous block.
 
 use core::marker::PhantomData;
 
@@ -25,12 +25,10 @@ pub trait Records {
     const MAX_GRANULES: usize;
     /// Number of bits of a size in granules.
     const SIZE_BITS: u32;
-    /// Number of bytes of a list head.
+    /// Number of bytes of a list head that is a number.
     const HEAD_BYTES: usize;
-    /// Whether the record of a list's first block names the list as its previous block; else it has 0 there. If so,
-    /// removing the block need not compute its list (twice in the longest call), but adding a block writes one more
-    /// number.
-    const NAMED: bool;
+    /// Whether a block of one granule says its size, as all others do; else its two edges say it.
+    const SAYS_ONE: bool;
 
     /// Writes the record of a free block.
     fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize);
@@ -40,10 +38,10 @@ pub trait Records {
     fn size_before(memory: HeapMemory, end: usize) -> usize;
     /// Reads the next and the previous block of the list.
     fn links(memory: HeapMemory, at: usize) -> (usize, usize);
-    /// Replaces the link to the next block, which must be `old`.
-    fn set_next(memory: HeapMemory, at: usize, old: usize, new: usize);
-    /// Replaces the link to the previous block, which must be `old`.
-    fn set_prev(memory: HeapMemory, at: usize, old: usize, new: usize);
+    /// Writes the link to the next block.
+    fn set_next(memory: HeapMemory, at: usize, next: usize);
+    /// Writes the link to the previous block.
+    fn set_prev(memory: HeapMemory, at: usize, prev: usize);
     /// Reads the first block of list `i`.
     fn head(heads: HeapMemory, i: usize) -> usize;
     /// Writes the first block of list `i`.
@@ -110,7 +108,7 @@ impl<T: Field> Records for FourFields<T> {
     const MAX_GRANULES: usize = T::VALUES;
     const SIZE_BITS: u32 = u8::BITS * size_of::<T>() as u32;
     const HEAD_BYTES: usize = size_of::<T>();
-    const NAMED: bool = true;
+    const SAYS_ONE: bool = true;
 
     #[inline(always)]
     fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize) {
@@ -136,12 +134,12 @@ impl<T: Field> Records for FourFields<T> {
     }
 
     #[inline(always)]
-    fn set_next(memory: HeapMemory, at: usize, _: usize, new: usize) {
+    fn set_next(memory: HeapMemory, at: usize, new: usize) {
         memory.store(Self::field(at, 1), T::cut(new));
     }
 
     #[inline(always)]
-    fn set_prev(memory: HeapMemory, at: usize, _: usize, new: usize) {
+    fn set_prev(memory: HeapMemory, at: usize, new: usize) {
         memory.store(Self::field(at, 2), T::cut(new));
     }
 
@@ -156,69 +154,53 @@ impl<T: Field> Records for FourFields<T> {
     }
 }
 
-/// Records of three numbers in one 64-bit word, which is the granule.
+/// Records of two links of 32 bits in a granule of 8 bytes.
 ///
-/// The last granule of a larger block holds only the size; in a block of one granule, record and last granule are one
-/// word.
+/// The size stands in the second granule and in the last, which are one in a block of two. A block of one granule does
+/// not say its size: its two edges do.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed;
 
-/// The size takes the lowest bits of the word; then come the links to the next and the previous block.
-const SIZE_BITS: u32 = 22;
-const LINK_BITS: u32 = 21;
-const _: () = assert!(SIZE_BITS + 2 * LINK_BITS == u64::BITS);
-
-impl Packed {
-    #[inline(always)]
-    fn size_of(word: u64) -> usize {
-        word as usize & ((1 << SIZE_BITS) - 1)
-    }
-
-    #[inline(always)]
-    fn flip(memory: HeapMemory, at: usize, bits: u64) {
-        memory.store(at * 8, memory.load::<u64>(at * 8) ^ bits);
-    }
-}
-
 impl Records for Packed {
     const GRANULE: u32 = 3;
-    const MAX_GRANULES: usize = 1 << LINK_BITS;
-    const SIZE_BITS: u32 = LINK_BITS;
+    const MAX_GRANULES: usize = u32::MAX as usize;
+    const SIZE_BITS: u32 = u32::BITS;
     const HEAD_BYTES: usize = 4;
-    /// `true` would add 3 instructions to the mean of 58, and save 18 of 164 in the longest free.
-    const NAMED: bool = false;
+    const SAYS_ONE: bool = false;
 
     #[inline(always)]
     fn write(memory: HeapMemory, at: usize, size: usize, next: usize, prev: usize) {
-        memory.store((at + size) * 8 - 8, size as u64);
-        // In a block of one granule this overwrites the word that the line above wrote, with the same size.
-        memory.store(at * 8, size as u64 | (next as u64) << SIZE_BITS | (prev as u64) << (SIZE_BITS + LINK_BITS));
+        memory.store(at * 8, next as u32);
+        memory.store(at * 8 + 4, prev as u32);
+        if size > 1 {
+            memory.store(at * 8 + 8, size as u32);
+            memory.store((at + size) * 8 - 8, size as u32);
+        }
     }
 
     #[inline(always)]
     fn size(memory: HeapMemory, at: usize) -> usize {
-        Self::size_of(memory.load(at * 8))
+        memory.load::<u32>(at * 8 + 8) as usize
     }
 
     #[inline(always)]
     fn size_before(memory: HeapMemory, end: usize) -> usize {
-        Self::size_of(memory.load(end * 8 - 8))
+        memory.load::<u32>(end * 8 - 8) as usize
     }
 
     #[inline(always)]
     fn links(memory: HeapMemory, at: usize) -> (usize, usize) {
-        let word = memory.load::<u64>(at * 8);
-        ((word >> SIZE_BITS) as usize & (Self::MAX_GRANULES - 1), (word >> (SIZE_BITS + LINK_BITS)) as usize)
+        (memory.load::<u32>(at * 8) as usize, memory.load::<u32>(at * 8 + 4) as usize)
     }
 
     #[inline(always)]
-    fn set_next(memory: HeapMemory, at: usize, old: usize, new: usize) {
-        Self::flip(memory, at, ((old ^ new) as u64) << SIZE_BITS);
+    fn set_next(memory: HeapMemory, at: usize, next: usize) {
+        memory.store(at * 8, next as u32);
     }
 
     #[inline(always)]
-    fn set_prev(memory: HeapMemory, at: usize, old: usize, new: usize) {
-        Self::flip(memory, at, ((old ^ new) as u64) << (SIZE_BITS + LINK_BITS));
+    fn set_prev(memory: HeapMemory, at: usize, prev: usize) {
+        memory.store(at * 8 + 4, prev as u32);
     }
 
     #[inline(always)]

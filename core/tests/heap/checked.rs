@@ -31,6 +31,10 @@ fn stale(block: NonNull<u8>) -> Result<(), FreeError> {
     Err(FreeError::Stale { address: block.addr().get() as u64 })
 }
 
+fn wrong_layout(block: NonNull<u8>) -> Result<(), FreeError> {
+    Err(FreeError::WrongLayout { address: block.addr().get() as u64 })
+}
+
 fn foreign(block: NonNull<u8>) -> Result<(), FreeError> {
     Err(FreeError::Foreign { address: block.addr().get() as u64 })
 }
@@ -52,12 +56,9 @@ fn off(block: NonNull<u8>, bytes: isize) -> NonNull<u8> {
 fn these_tests_have_something_to_test() {
     for kind in kinds() {
         assert_eq!(kind.checked, kind.name.contains("Checked"), "{}", kind.name);
-        // The name leaves out what is the default: `Fast`.
-        if !kind.name.contains("Unusual") {
-            assert_eq!(kind.slides, !kind.name.contains("Small"), "{}", kind.name);
-        }
+        assert_eq!(kind.defers, kind.name.contains("Fast") && !kind.checked, "{}", kind.name);
     }
-    assert_eq!((kinds().len(), checked_kinds().len()), (63, 18));
+    assert_eq!((kinds().len(), checked_kinds().len()), (45, 12));
 }
 
 #[test]
@@ -110,14 +111,14 @@ fn two_neighbours_are_not_one_block() {
             let (sizes, both) = ([size(first), size(second)], size(first + second));
             let [a, b] = sizes.map(|size| shadow.allocate(size).expect("room"));
             assert_eq!(off(a, sizes[0].size() as isize), b, "neighbours");
-            refused(shadow, a, both, stale(a));
+            refused(shadow, a, both, wrong_layout(a));
             // And a block is not one with what is free behind it, nor with what is free before it.
             shadow.free(shadow.live(b));
-            refused(shadow, a, both, stale(a));
+            refused(shadow, a, both, wrong_layout(a));
             let again = shadow.allocate(sizes[1]).expect("room");
             shadow.free(shadow.live(a));
             refused(shadow, a, both, stale(a));
-            refused(shadow, again, both, stale(again));
+            refused(shadow, again, both, wrong_layout(again));
         });
     }
 }
@@ -131,14 +132,14 @@ fn the_last_block_of_memory_is_live_and_no_longer_than_memory() {
         let live = shadow.live(last);
         let bytes = live.layout.size();
         assert!(plot - (last.addr().get() + bytes) < shadow.kind.granule, "it ends where memory does");
-        refused(shadow, last, layout(bytes + shadow.kind.granule), stale(last));
+        refused(shadow, last, layout(bytes + shadow.kind.granule), wrong_layout(last));
         shadow.free(live);
         refused(shadow, last, live.layout, stale(last));
     });
 }
 
 #[test]
-fn a_wrong_size_is_stale() {
+fn a_wrong_size_is_wrong_layout() {
     each(|shadow, blocks, full| {
         let granule = shadow.kind.granule;
         let absurd = [isize::MAX as usize, isize::MAX as usize - granule, usize::MAX / 4, 1 << 40];
@@ -147,13 +148,13 @@ fn a_wrong_size_is_stale() {
             .chain(absurd)
         {
             for block in blocks {
-                refused(shadow, block, layout(bytes), stale(block));
+                refused(shadow, block, layout(bytes), wrong_layout(block));
             }
         }
         // To the end of memory and one past it.
         let rest = shadow.plots[0].end - blocks[2].addr().get();
-        refused(shadow, blocks[2], layout(rest), stale(blocks[2]));
-        refused(shadow, blocks[2], layout(rest + granule), stale(blocks[2]));
+        refused(shadow, blocks[2], layout(rest), wrong_layout(blocks[2]));
+        refused(shadow, blocks[2], layout(rest + granule), wrong_layout(blocks[2]));
         // As good as the right size: the granules are the same.
         let live = shadow.live(blocks[0]);
         // SAFETY: a live block; the layout is what is tested.
@@ -193,13 +194,13 @@ fn a_block_that_was_resized_has_its_new_size_only() {
     each(|shadow, blocks, old| {
         let new = layout(5 * shadow.kind.granule);
         assert!(shadow.resize(shadow.live(blocks[1]), new.size()));
-        refused(shadow, blocks[1], old, stale(blocks[1]));
+        refused(shadow, blocks[1], old, wrong_layout(blocks[1]));
         let behind = off(blocks[1], new.size() as isize);
         refused(shadow, behind, new, stale(behind));
         // The last one into the rest of memory.
         let larger = layout(20 * shadow.kind.granule);
         assert!(shadow.resize(shadow.live(blocks[2]), larger.size()));
-        refused(shadow, blocks[2], old, stale(blocks[2]));
+        refused(shadow, blocks[2], old, wrong_layout(blocks[2]));
         // One that moves: its old place is free.
         let moved = shadow.reallocate(shadow.live(blocks[0]), larger.size()).expect("room");
         assert_ne!(moved, blocks[0]);

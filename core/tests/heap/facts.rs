@@ -1,10 +1,10 @@
 //! What the heap promises in numbers, and who goes where: small stories with known ends.
 
 use crate::world::shadow::Shadow;
-use crate::world::{Kind, Unusual, cut, plain_kinds, told};
+use crate::world::{Kind, cut, plain_kinds, told};
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_core::heap::Packed;
+use terrace_core::heap::{Fast, MOST_MERGED, Packed};
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 1).expect("small")
@@ -214,80 +214,74 @@ fn a_hole_that_only_just_fits_an_aligned_block_is_found() {
     }
 }
 
-#[test]
-fn a_block_that_fits_nowhere_else_moves_down_into_what_is_free_before_it() {
-    // What is behind it: a live block, the rest of memory, or a free block.
-    for behind in [0, 1, 2] {
-        each(|shadow, granule| {
-            if !shadow.kind.slides {
-                return;
-            }
-            let [before, block, other, _wall] = take(shadow, [300, 200, 100, 1]);
-            if behind == 1 {
-                // Nothing but the rest of memory is free, and the block lies right before it.
-                let rest = shadow.heap.usage().largest_free;
-                let [a, b] =
-                    [rest - 250 * granule, 200 * granule].map(|bytes| shadow.allocate(layout(bytes)).expect("room"));
-                free(shadow, a);
-                let size = rest - 50 * granule;
-                let moved = shadow.reallocate(shadow.live(b), size).expect("both sides together are enough");
-                assert_eq!(moved, a);
-                assert_eq!(shadow.reallocate(shadow.live(moved), rest + granule), None);
-                return;
-            }
-            let rest = shadow.heap.usage().largest_free;
-            shadow.allocate(layout(rest)).expect("the rest");
-            free(shadow, before);
-            let mut room = 500;
-            if behind == 2 {
-                free(shadow, other);
-                room += 100;
-            }
-            assert_eq!(shadow.reallocate(shadow.live(block), (room + 1) * granule), None);
-            shadow.judge();
-            // In place comes first, where that is enough.
-            let size = if behind == 2 { room - 1 } else { room };
-            assert_eq!(shadow.reallocate(shadow.live(block), size * granule), Some(before));
-            shadow.judge();
-            assert_eq!(shadow.reallocate(shadow.live(before), room * granule), Some(before));
-        });
-    }
+/// A heap that defers, with 64 KiB: 8192 granules of 8 bytes, so that 15 blocks may wait.
+fn deferring() -> Shadow {
+    Shadow::with(Kind::plain::<Fast<Packed>, 1>(), 64 << 10)
 }
 
 #[test]
-fn the_next_block_is_cut_from_the_larger_of_two_rests() {
-    for (size, old) in [(38, true), (34, true), (33, false), (20, false)] {
-        let mut shadow = Shadow::with(Kind::plain::<Unusual<Packed, true, false, 3>, 1>(), 16 << 10);
-        let [hole, _wall] = take(&mut shadow, [40, 1]);
-        shadow.take_rest(6);
-        let [rest, _] = shadow.gaps()[0];
-        free(&mut shadow, hole);
-        // Of the hole there remain 2, 6, 7 and 20 granules.
-        assert_eq!(take(&mut shadow, [size]), [hole]);
-        let next = if old { rest } else { hole.addr().get() + size * shadow.kind.granule };
-        assert_eq!(take(&mut shadow, [1]).map(|block| block.addr().get()), [next], "{size}");
-        shadow.judge();
-        shadow.drain();
+fn a_block_that_waits_serves_the_next_request_of_its_size() {
+    let mut shadow = deferring();
+    let [first, _, second, _, third, _wall] = take(&mut shadow, [9, 1, 5, 1, 9, 1]);
+    for block in [first, second, third] {
+        free(&mut shadow, block);
     }
+    // The third is the run, which is asked last.
+    assert_eq!(take(&mut shadow, [9, 5]), [first, second]);
+    assert!(take(&mut shadow, [9]) != [third], "the rest of memory is cut first");
+    shadow.drain();
 }
 
 #[test]
-fn a_search_in_the_own_list_finds_the_third_block_and_not_the_fourth() {
-    let exact = usize::BITS as usize;
-    // All of one list, the smaller ones looked at first: the request fits the first freed alone.
-    for (smaller, found) in [(0, true), (1, true), (2, true), (3, false)] {
-        let mut shadow = Shadow::with(Kind::plain::<Unusual<Packed, true, false, 3>, 1>(), 16 << 10);
-        let blocks: Vec<_> = (0..4)
-            .map(|i| {
-                let [block, _wall] = take(&mut shadow, [exact + 3 - i, 1]);
-                block
-            })
-            .collect();
-        shadow.take_rest(0);
-        blocks[..=smaller].iter().for_each(|&block| free(&mut shadow, block));
-        let given = shadow.allocate(layout((exact + 3) * shadow.kind.granule));
-        assert_eq!(given, found.then_some(blocks[0]), "behind {smaller} that are too small");
-        shadow.judge();
-        shadow.drain();
+fn blocks_freed_in_order_become_one_without_a_merge() {
+    let mut shadow = deferring();
+    let blocks: [_; 30] = take(&mut shadow, [3; 30]);
+    take(&mut shadow, [1]);
+    blocks.iter().for_each(|&block| free(&mut shadow, block));
+    assert_eq!(shadow.heap.usage().free_blocks, 2, "the run and the rest of memory");
+    shadow.drain();
+}
+
+#[test]
+fn few_blocks_wait_and_each_call_merges_two_of_them() {
+    let mut shadow = deferring();
+    let blocks: [_; 200] = take(&mut shadow, [3; 200]);
+    for (i, pair) in blocks.chunks(2).enumerate() {
+        free(&mut shadow, pair[0]);
+        // The rest of memory, the run, and what waits or was merged: nothing touches anything.
+        assert_eq!(shadow.heap.usage().free_blocks, i + 2);
     }
+    let mut last = shadow.heap.usage().free_blocks;
+    for pair in blocks.chunks(2) {
+        free(&mut shadow, pair[1]);
+        let now = shadow.heap.usage().free_blocks;
+        assert!(now + 2 * MOST_MERGED >= last, "{last} free blocks became {now} in one call");
+        last = now;
+    }
+    assert!(last > 2, "some wait");
+    shadow.drain();
+}
+
+#[test]
+fn what_waits_is_merged_before_a_request_is_refused() {
+    let mut shadow = deferring();
+    let all = shadow.heap.usage().free / shadow.kind.granule;
+    let blocks: [_; 100] = take(&mut shadow, [7; 100]);
+    blocks.iter().step_by(2).chain(blocks.iter().skip(1).step_by(2)).for_each(|&block| free(&mut shadow, block));
+    assert!(shadow.heap.usage().free_blocks > 1, "some wait");
+    take(&mut shadow, [all / 8 * 7]);
+    shadow.drain();
+}
+
+#[test]
+fn a_block_grows_into_what_waits_rather_than_be_refused() {
+    let mut shadow = deferring();
+    let [grows, behind, _wall] = take(&mut shadow, [7, 7, 1]);
+    shadow.take_rest(0);
+    let [other, _] = shadow.blocks()[..2] else { unreachable!() };
+    assert_eq!(other, grows);
+    free(&mut shadow, behind);
+    let live = shadow.live(grows);
+    assert_eq!(shadow.reallocate(live, 14 * shadow.kind.granule), Some(grows));
+    shadow.drain();
 }

@@ -4,15 +4,15 @@ use crate::world::shadow::Shadow;
 use crate::world::{Kind, cut};
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_core::heap::{Checked, Fast, Narrow, Packed, Small, Wide};
+use terrace_core::heap::{Bounded, Checked, Fast, Narrow, Packed, Small, Wide};
 
 /// Each kind with a region of the most it can have; wide records, whose most is 64 GiB, with more than 2^20 granules.
 fn each(story: impl Fn(&mut Shadow)) {
     for (kind, bytes) in [
         (Kind::plain::<Fast<Narrow>, 1>(), 512 << 10),
         (Kind::plain::<Checked<Small<Narrow>>, 1>(), 512 << 10),
-        (Kind::plain::<Fast<Packed>, 1>(), 16 << 20),
-        (Kind::plain::<Checked<Small<Packed>>, 1>(), 16 << 20),
+        (Kind::plain::<Fast<Packed>, 1>(), 20 << 20),
+        (Kind::plain::<Checked<Bounded<Packed>>, 1>(), 20 << 20),
         (Kind::plain::<Checked<Fast<Wide>>, 1>(), 20 << 20),
         (Kind::plain::<Small<Wide>, 1>(), 20 << 20),
     ] {

@@ -14,7 +14,7 @@ mod works;
 use core::fmt::{self, Write};
 use core::ptr::NonNull;
 
-use measure::calls::{Calls, FAST, SMALL};
+use measure::calls::{BOUNDED, Calls, FAST, SMALL};
 use measure::programs::Run;
 
 use timed::Timed;
@@ -68,16 +68,17 @@ pub unsafe fn answer<C: Clock>(line: &str, memory: Memory, known: &Known, out: &
 fn named(name: &str, known: &Known) -> Option<Heap> {
     let calls = match name {
         "fast" => FAST,
+        "bounded" => BOUNDED,
         "small" => SMALL,
         "fast-wide" => wide::FAST,
-        "small-wide" => wide::SMALL,
+        "bounded-packed" => wide::BOUNDED,
         "rlsf" => peers::RLSF,
         "talc" => peers::TALC,
         "nothing" => known.nothing,
         "ten" => known.ten,
         _ => return None,
     };
-    let most = if matches!(name, "fast" | "small") { NARROW } else { usize::MAX };
+    let most = if matches!(name, "fast" | "bounded" | "small") { NARROW } else { usize::MAX };
     Some(Heap { calls, most })
 }
 

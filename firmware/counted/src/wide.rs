@@ -1,7 +1,7 @@
 //! The heaps with records for any region, where `measure` has those that the target proposes, of 512 KiB at most.
 
 use measure::calls::{Bare, Calls, Place};
-use terrace_core::heap::{Fast, Small, Wide};
+use terrace_core::heap::{Bounded, Fast, Packed, Wide};
 
 struct FastPlace;
 
@@ -14,19 +14,19 @@ impl Place for FastPlace {
     }
 }
 
-struct SmallPlace;
+struct BoundedPlace;
 
-impl Place for SmallPlace {
-    type Config = Small<Wide>;
+impl Place for BoundedPlace {
+    type Config = Bounded<Packed>;
 
-    fn heap() -> &'static Bare<Small<Wide>> {
-        static HEAP: Bare<Small<Wide>> = Bare::empty();
+    fn heap() -> &'static Bare<Bounded<Packed>> {
+        static HEAP: Bare<Bounded<Packed>> = Bare::empty();
         &HEAP
     }
 }
 
-/// The heap for speed.
+/// The heap for throughput, in granules of 16 bytes.
 pub const FAST: Calls = Calls::of::<FastPlace>();
 
-/// The heap for size.
-pub const SMALL: Calls = Calls::of::<SmallPlace>();
+/// The heap for the worst case, in granules of 8 bytes.
+pub const BOUNDED: Calls = Calls::of::<BoundedPlace>();

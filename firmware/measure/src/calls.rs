@@ -8,7 +8,7 @@ use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 
-use terrace_core::heap::{Fast, HeapConfig, RegionHeap, Small};
+use terrace_core::heap::{Bounded, Fast, HeapConfig, RegionHeap, Small};
 
 /// A heap that only one core uses.
 #[derive(Debug)]
@@ -16,9 +16,6 @@ pub struct Bare<C: HeapConfig>(UnsafeCell<RegionHeap<C>>);
 
 // SAFETY: callers run on one core, one call at a time.
 unsafe impl<C: HeapConfig> Sync for Bare<C> {}
-
-static FAST_HEAP: Bare<Fast> = Bare::empty();
-static SMALL_HEAP: Bare<Small> = Bare::empty();
 
 impl<C: HeapConfig> Bare<C> {
     /// Without memory.
@@ -77,42 +74,6 @@ impl<C: HeapConfig> Bare<C> {
         // SAFETY: only live blocks come here, with the layout they were allocated with.
         unsafe { self.heap().resize(block, layout, new) }.unwrap_or(false)
     }
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn fast_alloc(size: usize, align: usize) -> *mut u8 {
-    FAST_HEAP.alloc(size, align)
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn fast_free(block: NonNull<u8>, size: usize, align: usize) {
-    FAST_HEAP.free(block, size, align);
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn fast_resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
-    FAST_HEAP.resize(block, size, align, new)
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn small_alloc(size: usize, align: usize) -> *mut u8 {
-    SMALL_HEAP.alloc(size, align)
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn small_free(block: NonNull<u8>, size: usize, align: usize) {
-    SMALL_HEAP.free(block, size, align);
-}
-
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn small_resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
-    SMALL_HEAP.resize(block, size, align, new)
 }
 
 /// Three calls, as a program makes them.
@@ -194,29 +155,43 @@ extern "C" fn resize<P: Place>(block: NonNull<u8>, size: usize, align: usize, ne
     P::heap().resize(block, size, align, new)
 }
 
-struct FastPlace;
+/// The calls of a profile's heap, through functions whose names are in the program.
+macro_rules! named {
+    ($calls:ident $config:ident $place:ident $alloc:ident $free:ident $resize:ident) => {
+        struct $place;
 
-impl Place for FastPlace {
-    type Config = Fast;
+        impl Place for $place {
+            type Config = $config;
 
-    fn heap() -> &'static Bare<Fast> {
-        &FAST_HEAP
-    }
+            fn heap() -> &'static Bare<$config> {
+                static HEAP: Bare<$config> = Bare::empty();
+                &HEAP
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        extern "C" fn $alloc(size: usize, align: usize) -> *mut u8 {
+            $place::heap().alloc(size, align)
+        }
+
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        extern "C" fn $free(block: NonNull<u8>, size: usize, align: usize) {
+            $place::heap().free(block, size, align);
+        }
+
+        #[unsafe(no_mangle)]
+        #[inline(never)]
+        extern "C" fn $resize(block: NonNull<u8>, size: usize, align: usize, new: usize) -> bool {
+            $place::heap().resize(block, size, align, new)
+        }
+
+        #[doc = concat!("The heap of the profile `", stringify!($config), "`.")]
+        pub const $calls: Calls = Calls { alloc: $alloc, free: $free, resize: $resize, ..Calls::of::<$place>() };
+    };
 }
 
-struct SmallPlace;
-
-impl Place for SmallPlace {
-    type Config = Small;
-
-    fn heap() -> &'static Bare<Small> {
-        &SMALL_HEAP
-    }
-}
-
-/// The heap for speed.
-pub const FAST: Calls = Calls { alloc: fast_alloc, free: fast_free, resize: fast_resize, ..Calls::of::<FastPlace>() };
-
-/// The heap for size.
-pub const SMALL: Calls =
-    Calls { alloc: small_alloc, free: small_free, resize: small_resize, ..Calls::of::<SmallPlace>() };
+named!(FAST Fast FastPlace fast_alloc fast_free fast_resize);
+named!(BOUNDED Bounded BoundedPlace bounded_alloc bounded_free bounded_resize);
+named!(SMALL Small SmallPlace small_alloc small_free small_resize);

@@ -13,7 +13,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use calls::{FAST, SMALL};
+use calls::{BOUNDED, FAST, SMALL};
 use terrace_core::heap::{Fast, RegionHeap, Small};
 
 /// Half of the RAM of the smallest board; elsewhere as much as is filled within seconds, one instruction at a time.
@@ -40,7 +40,7 @@ impl Random {
 /// they were, and the printing went well. Once, on one core.
 pub fn report(out: &mut impl fmt::Write) -> bool {
     let memory = NonNull::new(&raw mut ARENA).map_or(NonNull::dangling(), NonNull::cast);
-    let whole = [FAST, SMALL].into_iter().all(|calls| measure(calls, memory));
+    let whole = [FAST, BOUNDED, SMALL].into_iter().all(|calls| measure(calls, memory));
     let state = [size_of::<RegionHeap<Fast>>(), size_of::<RegionHeap<Small>>()];
     let said = writeln!(out, "state {} {}\n{}", state[0], state[1], if whole { "PASS" } else { "FAIL" });
     whole && said.is_ok()

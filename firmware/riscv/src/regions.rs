@@ -11,10 +11,10 @@ use core::alloc::Layout;
 use core::array;
 use core::fmt::Write;
 use core::ptr::{self, NonNull};
-use terrace_embedded::{Fast, FirmwareHeap, HeapStats, InitError, MemoryCaps, Wide, heap_arena};
+use terrace_embedded::{Bounded, FirmwareHeap, HeapStats, InitError, MemoryCaps, Wide, heap_arena};
 
 #[global_allocator]
-static HEAP: FirmwareHeap<Fast<Wide>, 3> = FirmwareHeap::empty(); // `Wide`: a region is larger than 512 KiB
+static HEAP: FirmwareHeap<Bounded<Wide>, 3> = FirmwareHeap::empty(); // `Wide`: a region is larger than 512 KiB
 
 /// Memory that the network controller reaches, on this board.
 const DMA: MemoryCaps = MemoryCaps::DMA;

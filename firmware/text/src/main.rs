@@ -13,8 +13,10 @@ use core::ptr::{self, NonNull};
 
 use terrace_core::heap::RegionHeap;
 
-#[cfg(not(feature = "small"))]
+#[cfg(not(any(feature = "bounded", feature = "small")))]
 type Weighed = RegionHeap;
+#[cfg(feature = "bounded")]
+type Weighed = RegionHeap<terrace_core::heap::Bounded>;
 #[cfg(feature = "small")]
 type Weighed = RegionHeap<terrace_core::heap::Small>;
 

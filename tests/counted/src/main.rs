@@ -12,7 +12,7 @@ mod heaps {
     use std::arch::asm;
     use std::io::{Write, stdin, stdout};
     use std::mem::MaybeUninit;
-    use terrace_core::heap::{Checked, HeapConfig, Fast, RegionHeap, Narrow, Packed, Small, Wide};
+    use terrace_core::heap::{Bounded, Checked, HeapConfig, Fast, RegionHeap, Narrow, Packed, Small, Wide};
     use terrace_tests::steps::{Call, Outcome, Program};
 
     /// One of the three calls. What a call does not need is 0.
@@ -273,10 +273,12 @@ mod heaps {
             Some("fast-packed") => serve::<RegionHeap<Fast<Packed>>>(),
             Some("fast-wide") => serve::<RegionHeap<Fast<Wide>>>(),
             Some("fast-narrow") => serve::<RegionHeap<Fast<Narrow>>>(),
+            Some("bounded-packed") => serve::<RegionHeap<Bounded<Packed>>>(),
+            Some("bounded-wide") => serve::<RegionHeap<Bounded<Wide>>>(),
+            Some("bounded-narrow") => serve::<RegionHeap<Bounded<Narrow>>>(),
             Some("small-packed") => serve::<RegionHeap<Small<Packed>>>(),
-            Some("small-wide") => serve::<RegionHeap<Small<Wide>>>(),
             Some("small-narrow") => serve::<RegionHeap<Small<Narrow>>>(),
-            Some("checked") => serve::<RegionHeap<Checked<Fast<Packed>>>>(),
+            Some("checked") => serve::<RegionHeap<Checked<Bounded<Packed>>>>(),
             Some("rlsf") => serve::<Tlsf<'static, u32, u32, 20, 32>>(),
             _ => eprintln!("usage: heap_calls HEAP; programs on standard input"),
         }

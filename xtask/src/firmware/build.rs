@@ -44,7 +44,7 @@ pub fn counted(board: &Board, way: Way) -> Result<PathBuf, String> {
 /// # Errors
 /// What the compiler says.
 pub fn weigh(board: &Board, way: Way, heap: &str) -> Result<u64, String> {
-    let features: &[&str] = if heap == "small" { &["small"] } else { &[] };
+    let features: &[&str] = if heap == "fast" { &[] } else { &[heap] };
     let folder = build("text", board.target, way, "size", features)?;
     Ok(Program::read(&folder.join("text"))?.text)
 }

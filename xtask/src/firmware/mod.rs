@@ -40,7 +40,7 @@ const PROGRAMS: [&str; 8] = [
     "firmware-x86_64",
 ];
 /// The heaps that are measured, as the functions' names begin.
-const HEAPS: [&str; 2] = ["fast", "small"];
+const HEAPS: [&str; 3] = ["fast", "bounded", "small"];
 /// Their calls, as the functions' names end.
 const CALLS: [&str; 3] = ["alloc", "free", "resize"];
 
@@ -96,7 +96,7 @@ struct Row {
     counts: Vec<Count>,
 }
 
-fn run_board(options: &Options, report: &mut Report, board: &Board, way: Way) -> [Row; 2] {
+fn run_board(options: &Options, report: &mut Report, board: &Board, way: Way) -> [Row; 3] {
     let name = |what: &str| format!("firmware::{}::{what}", board.name);
     let mut rows = HEAPS.map(|heap| {
         let weighed = build::weigh(board, way, heap);

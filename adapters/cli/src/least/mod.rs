@@ -68,7 +68,7 @@ fn find(
     run: &mut HeapRun,
 ) -> Result<Option<(RecordKind, Least)>, Failure> {
     let mut arena = ArenaMemory::new(run.align);
-    for records in args.bits.records() {
+    for &records in args.bits.records(heap) {
         let low = run.peak_in_granules(records.granule());
         let bar = progress::bar(Some(1), "{msg} {bar:40} {percent} %");
         let found = least(low, records.largest().min(args.bits.largest()), |size, first| {

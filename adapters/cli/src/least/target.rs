@@ -7,13 +7,15 @@ use super::heap_run::{HeapRun, fits};
 use clap::ValueEnum;
 use std::mem::MaybeUninit;
 use terrace_core::FreeError;
-use terrace_core::heap::{Fast, Narrow, Packed, Records, Small, Wide};
+use terrace_core::heap::{Bounded, Fast, Narrow, Packed, Records, Small, Wide};
 
 /// A profile of the heap for firmware: a type parameter of the core's heaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HeapProfile {
-    /// The fewest instructions.
+    /// Throughput.
     Fast,
+    /// The worst case, and the most use of the memory: what `terrace-embedded` has by default.
+    Bounded,
     /// The least code.
     Small,
 }
@@ -36,6 +38,7 @@ impl HeapProfile {
     fn run<R: Records>(self, memory: &mut [MaybeUninit<u8>], run: &mut HeapRun) -> Result<bool, FreeError> {
         match self {
             Self::Fast => fits::<Fast<R>>(memory, run),
+            Self::Bounded => fits::<Bounded<R>>(memory, run),
             Self::Small => fits::<Small<R>>(memory, run),
         }
     }
@@ -66,11 +69,13 @@ impl Bits {
         }
     }
 
-    /// Records of heaps on the target: those it has by default, then those for larger regions.
-    pub fn records(self) -> [RecordKind; 2] {
-        match self {
-            Self::B32 => [RecordKind::Narrow, RecordKind::Wide],
-            Self::B64 => [RecordKind::Packed, RecordKind::Wide],
+    /// Records of a heap on the target: those it has by default, then those for larger regions.
+    pub fn records(self, heap: HeapProfile) -> &'static [RecordKind] {
+        match (self, heap) {
+            (Self::B32, HeapProfile::Fast) => &[RecordKind::Narrow, RecordKind::Wide],
+            (Self::B32, _) => &[RecordKind::Narrow, RecordKind::Packed],
+            (Self::B64, HeapProfile::Fast) => &[RecordKind::Wide],
+            (Self::B64, _) => &[RecordKind::Packed],
         }
     }
 
@@ -90,7 +95,7 @@ impl Bits {
 pub enum RecordKind {
     /// 16 bits each.
     Narrow,
-    /// One word of 64 bits.
+    /// 32 bits each, in granules of 8 bytes.
     Packed,
     /// 32 bits each.
     Wide,

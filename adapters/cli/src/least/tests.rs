@@ -4,8 +4,8 @@ use super::search::{after, grid};
 use super::*;
 use std::path::{Path, PathBuf};
 
-/// Both profiles.
-const ALL: [HeapProfile; 2] = [HeapProfile::Fast, HeapProfile::Small];
+/// Every profile.
+const ALL: [HeapProfile; 3] = [HeapProfile::Fast, HeapProfile::Bounded, HeapProfile::Small];
 
 fn input(path: PathBuf) -> TraceInput {
     input::find(&[path], None).unwrap().remove(0)
@@ -27,12 +27,13 @@ fn bisected(records: RecordKind, heap: HeapProfile, run: &mut HeapRun) -> u64 {
 }
 
 /// The answers for a recorded program are at most a tenth above what bisection finds, and sizes up to a quarter above fit.
-fn judge(path: PathBuf, heaps: &[HeapProfile], bits: Bits, expected: RecordKind) {
+fn judge(path: PathBuf, heaps: &[HeapProfile], bits: Bits) {
     let args = LeastArgs { heaps: heaps.to_vec(), least: true, bits, headers: false, align: None };
     let input = input(path);
     let rows = rows(&args, &input, 0).unwrap();
     let mut run = HeapRun::new(&read(&input, 0).unwrap(), rules(&args)).unwrap();
     for (row, &heap) in rows.iter().zip(&args.heaps) {
+        let expected = bits.records(heap)[0];
         assert_eq!((&row.records, row.bits), (&expected.name(), bits.number()));
         let plain = bisected(expected, heap, &mut run);
         let answer = row.least_arena_bytes;
@@ -68,19 +69,27 @@ fn blocks_get_what_the_target_s_word_says() {
 
 #[test]
 fn an_embedded_program_fits_as_bisection_says() {
-    judge(kept("malloc_lua_embedded"), &ALL, Bits::B64, RecordKind::Packed);
+    judge(kept("malloc_lua_embedded"), &ALL, Bits::B64);
     // In narrow records the fast heap holds this run in sizes with holes between them, the last a fifth above the first.
-    judge(kept("malloc_lua_embedded"), &[HeapProfile::Small], Bits::B32, RecordKind::Narrow);
+    judge(kept("malloc_lua_embedded"), &[HeapProfile::Small], Bits::B32);
 }
 
 #[test]
 fn a_parser_fits_as_bisection_says() {
-    judge(kept("malloc_python_ast"), &ALL, Bits::B64, RecordKind::Packed);
+    judge(kept("malloc_python_ast"), &ALL, Bits::B64);
 }
 
 #[test]
-fn what_is_too_large_for_the_usual_records_gets_wide_ones() {
-    judge(kept("malloc_rustfmt"), &ALL, Bits::B64, RecordKind::Wide);
+fn a_formatter_fits_as_bisection_says() {
+    judge(kept("malloc_rustfmt"), &ALL, Bits::B64);
+}
+
+#[test]
+fn what_is_too_large_for_the_usual_records_gets_larger_ones() {
+    for (heap, records) in [(HeapProfile::Fast, "wide"), (HeapProfile::Bounded, "packed")] {
+        let args = LeastArgs { heaps: vec![heap], least: true, bits: Bits::B32, headers: false, align: None };
+        assert_eq!(rows(&args, &input(kept("malloc_python_ast")), 0).unwrap()[0].records, records);
+    }
 }
 
 #[test]
@@ -89,5 +98,5 @@ fn a_database_fits_as_bisection_says() {
         println!("SKIP a_database_fits_as_bisection_says: set TERRACE_TRACES");
         return;
     };
-    judge(folder.join("malloc_sqlite.csv.zst"), &ALL, Bits::B64, RecordKind::Packed);
+    judge(folder.join("malloc_sqlite.csv.zst"), &ALL, Bits::B64);
 }

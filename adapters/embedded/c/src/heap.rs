@@ -6,14 +6,16 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use embedded::{Fast, HeaderHeap, HeapConfig, HeapCounters, Locked, LowWaterMark, MemoryCaps, Records as _, RegionSet};
+use embedded::{
+    Bounded, HeaderHeap, HeapConfig, HeapCounters, Locked, LowWaterMark, MemoryCaps, Records as _, RegionSet,
+};
 
 use crate::lock::ProgramLock;
 
 #[cfg(feature = "wide")]
-type Plain = Fast<embedded::Wide>;
+type Plain = Bounded<embedded::Wide>;
 #[cfg(not(feature = "wide"))]
-type Plain = Fast;
+type Plain = Bounded;
 #[cfg(feature = "checked")]
 type Config = embedded::Checked<Plain>;
 #[cfg(not(feature = "checked"))]

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use terrace_embedded::{Checked, Fast, FirmwareHeap, FreeError, HeapConfig, MemoryCaps, Small, heap_arena};
+use terrace_embedded::{Bounded, Checked, FirmwareHeap, FreeError, HeapConfig, MemoryCaps, Small, heap_arena};
 
 const INTERNAL: MemoryCaps = MemoryCaps::INTERNAL;
 const EXTERNAL: MemoryCaps = MemoryCaps::EXTERNAL;
@@ -31,7 +31,7 @@ fn two<C: HeapConfig>() -> FirmwareHeap<C, 2> {
 
 #[test]
 fn a_request_goes_to_the_first_region_that_has_what_it_needs() {
-    let heap = two::<Fast>();
+    let heap = two::<Bounded>();
     let outside = heap.allocate_in(layout(100), &[EXTERNAL]).expect("room");
     assert_eq!((heap.usage_of(INTERNAL).live, heap.usage_of(EXTERNAL).live), (0, 104));
     let inside = heap.allocate_in(layout(100), &[DMA | INTERNAL]).expect("room");
@@ -48,7 +48,7 @@ fn a_request_goes_to_the_first_region_that_has_what_it_needs() {
 
 #[test]
 fn a_fallback_serves_what_the_wish_cannot_and_only_then() {
-    let heap = two::<Fast>();
+    let heap = two::<Bounded>();
     let want = [INTERNAL, EXTERNAL];
     let blocks: Vec<_> = (0..20).map(|_| heap.allocate_in(layout(1000), &want).expect("room in one of them")).collect();
     let inside = heap.usage_of(INTERNAL);
@@ -98,7 +98,7 @@ fn one_region_serves_everything_but_wishes_that_it_cannot_meet() {
 fn a_block_that_grows_stays_in_its_region_and_leaves_it_only_to_what_is_wanted() {
     for size in [100, 3000] {
         // Copied under the lock, and outside of it.
-        let heap = two::<Checked<Fast>>();
+        let heap = two::<Checked<Bounded>>();
         let block = heap.allocate_in(layout(size), &[DMA]).expect("room");
         let behind = heap.allocate_in(layout(8), &[DMA]).expect("room");
         // SAFETY: a fresh block of `size` bytes.
@@ -131,7 +131,7 @@ fn a_block_that_grows_stays_in_its_region_and_leaves_it_only_to_what_is_wanted()
 
 #[test]
 fn six_regions_serve_their_own_and_take_back_their_own() {
-    static HEAP: FirmwareHeap<Checked<Fast>, 6> = FirmwareHeap::empty();
+    static HEAP: FirmwareHeap<Checked<Bounded>, 6> = FirmwareHeap::empty();
     let has = [INTERNAL, INTERNAL | DMA, DMA, EXTERNAL, RETAINED | INTERNAL, MemoryCaps::user::<23>()];
     has.into_iter().for_each(|has| add(&HEAP, 4096, has));
     assert!(heap_arena!(HEAP, 4096).is_err(), "a seventh");
@@ -169,7 +169,7 @@ fn six_regions_serve_their_own_and_take_back_their_own() {
 #[test]
 fn a_pointer_of_no_region_is_refused() {
     static SEEN: std::sync::Mutex<Vec<FreeError>> = std::sync::Mutex::new(Vec::new());
-    let heap = two::<Fast>();
+    let heap = two::<Bounded>();
     heap.on_bad_free(|error| SEEN.lock().expect("alone").push(error.0));
     let mut elsewhere = 0u64;
     let foreign = NonNull::from(&mut elsewhere).cast();
@@ -184,7 +184,7 @@ fn a_pointer_of_no_region_is_refused() {
 #[test]
 fn a_collection_stays_in_the_memory_that_it_was_made_for() {
     use allocator_api2::vec::Vec;
-    let heap = two::<Fast>();
+    let heap = two::<Bounded>();
     let mut buffer = Vec::new_in(heap.within(&[DMA]));
     let mut samples = Vec::new_in(heap.within(&[EXTERNAL]));
     for i in 0..400u64 {

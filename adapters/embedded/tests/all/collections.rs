@@ -5,9 +5,9 @@ use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use terrace_embedded::{Checked, Fast, FirmwareHeap};
+use terrace_embedded::{Bounded, Checked, FirmwareHeap};
 
-fn heap() -> FirmwareHeap<Checked<Fast>> {
+fn heap() -> FirmwareHeap<Checked<Bounded>> {
     let heap = FirmwareHeap::empty();
     heap.add_memory(std::boxed::Box::leak(vec![std::mem::MaybeUninit::uninit(); 1 << 16].into_boxed_slice()))
         .expect("memory");

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use terrace_embedded::{
-    BadFree, Checked, Fast, FirmwareHeap, FreeError, FreeQueue, InitError, QueueFull, RegionError, Small, heap_arena,
+    BadFree, Bounded, Checked, FirmwareHeap, FreeError, FreeQueue, InitError, QueueFull, RegionError, Small, heap_arena,
 };
 
 fn layout(size: usize) -> Layout {
@@ -16,7 +16,7 @@ fn layout(size: usize) -> Layout {
 
 /// Adds memory, of which a refusal leaves only the error.
 fn add<const REGIONS: usize>(
-    heap: &FirmwareHeap<Fast, REGIONS>,
+    heap: &FirmwareHeap<Bounded, REGIONS>,
     memory: &'static mut [MaybeUninit<u8>],
 ) -> Result<(), InitError> {
     Ok(heap.add_memory(memory)?)
@@ -60,7 +60,7 @@ fn absurd_layouts_get_nothing() {
 
 #[test]
 fn several_regions_and_every_mistake_in_giving_them() {
-    let heap: FirmwareHeap<Fast, 3> = FirmwareHeap::empty();
+    let heap: FirmwareHeap<Bounded, 3> = FirmwareHeap::empty();
     // SAFETY: refused: null is no memory.
     assert_eq!(unsafe { heap.init(ptr::null_mut(), 1000) }, Err(InitError::Null));
     assert_eq!(add(&heap, memory(0)), Err(InitError::Region(RegionError::TooSmall)));
@@ -92,7 +92,7 @@ fn several_regions_and_every_mistake_in_giving_them() {
 
 #[test]
 fn an_arena_is_given_once() {
-    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    let heap: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     let give = || heap_arena!(heap, 2048);
     assert_eq!(give(), Ok(()));
     assert_eq!(give(), Err(InitError::Taken));
@@ -129,7 +129,7 @@ fn a_block_grows_where_it_is_or_moves_with_what_it_holds() {
 
 #[test]
 fn the_hook_makes_room_and_the_request_is_tried_again() {
-    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     static CACHE: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
@@ -157,7 +157,7 @@ fn the_hook_makes_room_and_the_request_is_tried_again() {
 
 #[test]
 fn a_hook_that_promises_and_frees_nothing_is_called_once() {
-    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 1024).expect("memory");
     HEAP.on_out_of_memory(|_| CALLS.fetch_add(1, Ordering::Relaxed) < 100);
@@ -170,7 +170,7 @@ fn a_hook_that_promises_and_frees_nothing_is_called_once() {
 
 #[test]
 fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
-    static HEAP: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    static HEAP: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");
     HEAP.on_out_of_memory(|_| {
@@ -185,7 +185,7 @@ fn a_hook_that_takes_and_frees_its_own_is_not_asked_for_ever() {
 
 #[test]
 fn a_checked_heap_reports_bad_frees_and_stays_whole() {
-    static HEAP: FirmwareHeap<Checked<Fast>> = FirmwareHeap::empty();
+    static HEAP: FirmwareHeap<Checked<Bounded>> = FirmwareHeap::empty();
     static SEEN: Mutex<Vec<FreeError>> = Mutex::new(Vec::new());
     heap_arena!(HEAP, 8192).expect("memory");
     HEAP.on_bad_free(|BadFree(error)| SEEN.lock().expect("alone").push(error));
@@ -212,7 +212,7 @@ fn a_checked_heap_reports_bad_frees_and_stays_whole() {
 
 #[test]
 fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
-    let heap: FirmwareHeap<Checked<Fast>, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    let heap: FirmwareHeap<Checked<Bounded>, 1, FreeQueue<8>> = FirmwareHeap::empty();
     heap.add_memory(memory(8192)).expect("memory");
     let blocks: Vec<_> = std::iter::from_fn(|| heap.allocate(layout(504))).collect();
     let failures = heap.counters().failures;
@@ -237,7 +237,7 @@ fn a_queue_is_emptied_two_a_call_and_all_before_a_request_fails() {
 
 #[test]
 fn a_hook_that_frees_through_the_queue_is_called_while_that_makes_room() {
-    static HEAP: FirmwareHeap<Fast, 1, FreeQueue<8>> = FirmwareHeap::empty();
+    static HEAP: FirmwareHeap<Bounded, 1, FreeQueue<8>> = FirmwareHeap::empty();
     static CACHE: Mutex<Vec<AtomicPtr<u8>>> = Mutex::new(Vec::new());
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     heap_arena!(HEAP, 8192).expect("memory");

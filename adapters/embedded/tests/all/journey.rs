@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use terrace_embedded::{Fast, FreeQueue, Lock, LockedHeap, heap_arena};
+use terrace_embedded::{Bounded, FreeQueue, Lock, LockedHeap, heap_arena};
 
 /// A critical section that counts how often it was entered. One thread runs the test, so it masks nothing.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ unsafe impl Lock for CountedSection {
     }
 }
 
-static HEAP: LockedHeap<CountedSection, Fast, 2, FreeQueue<4>> = LockedHeap::empty();
+static HEAP: LockedHeap<CountedSection, Bounded, 2, FreeQueue<4>> = LockedHeap::empty();
 
 const LAYOUT: Layout = Layout::new::<[u64; 8]>();
 

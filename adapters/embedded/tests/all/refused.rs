@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use terrace_embedded::{
-    Fast, FirmwareHeap, InitError, MemoryCaps, RefusedMemory, RegionError, StaticMemory, heap_arena,
+    Bounded, FirmwareHeap, InitError, MemoryCaps, RefusedMemory, RegionError, StaticMemory, heap_arena,
 };
 
 #[test]
@@ -29,9 +29,9 @@ fn memory_comes_back_with_the_reason_and_serves_another_heap() {
 fn every_reason_leaves_a_static_to_be_offered_again() {
     static TINY: StaticMemory<16> = StaticMemory::new();
     static MEMORY: StaticMemory<4096> = StaticMemory::new();
-    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    let heap: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     // A heap without room for any region: too many.
-    let none: FirmwareHeap<Fast, 0> = FirmwareHeap::empty();
+    let none: FirmwareHeap<Bounded, 0> = FirmwareHeap::empty();
     for _ in 0..2 {
         let refused = MEMORY.offer(|memory| none.add_memory(memory));
         assert_eq!(refused, Err(InitError::Region(RegionError::TooMany)));
@@ -48,7 +48,7 @@ fn every_reason_leaves_a_static_to_be_offered_again() {
 
 #[test]
 fn an_overlapping_region_changes_neither_heap_nor_bytes() {
-    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    let heap: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     let memory = Box::leak(vec![0xABu8; 4096].into_boxed_slice());
     let start = memory.as_mut_ptr();
     // SAFETY: leaked bytes, of which the heap gets those from 8 to 2056.
@@ -80,7 +80,7 @@ fn other_memory_that_comes_back_frees_no_claim() {
 fn a_line_that_was_refused_may_run_again() {
     let full: FirmwareHeap = FirmwareHeap::empty();
     heap_arena!(full, 1024).expect("the first region");
-    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    let heap: FirmwareHeap<Bounded, 2> = FirmwareHeap::empty();
     let plain = |refuse| match refuse {
         true => &full as &dyn AnyHeap,
         false => &heap,
@@ -106,7 +106,7 @@ trait AnyHeap {
     fn add_memory_with(&self, memory: &'static mut [MaybeUninit<u8>], has: MemoryCaps) -> Result<(), RefusedMemory>;
 }
 
-impl<const REGIONS: usize> AnyHeap for FirmwareHeap<Fast, REGIONS> {
+impl<const REGIONS: usize> AnyHeap for FirmwareHeap<Bounded, REGIONS> {
     fn add_memory_with(&self, memory: &'static mut [MaybeUninit<u8>], has: MemoryCaps) -> Result<(), RefusedMemory> {
         FirmwareHeap::add_memory_with(self, memory, has)
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use terrace_embedded::{Checked, DeferredFree, Fast, FreeQueue, LockedHeap, QueueFull, SpinHeap, heap_arena};
+use terrace_embedded::{Bounded, Checked, DeferredFree, FreeQueue, LockedHeap, QueueFull, SpinHeap, heap_arena};
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("small")
@@ -45,7 +45,7 @@ fn churn<A: GlobalAlloc>(heap: &A, thread: u8) {
 
 #[test]
 fn many_threads_share_a_spin_heap() {
-    static HEAP: SpinHeap<Checked<Fast>, 2> = SpinHeap::empty();
+    static HEAP: SpinHeap<Checked<Bounded>, 2> = SpinHeap::empty();
     heap_arena!(HEAP, 40_000).expect("the first region");
     heap_arena!(HEAP, 200_000).expect("the second");
     thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || churn(&HEAP, thread)))));
@@ -68,7 +68,7 @@ fn any_mutex_of_lock_api_will_do() {
 /// and with the thread that pops.
 #[test]
 fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
-    static HEAP: SpinHeap<Checked<Fast>, 1, FreeQueue<8>> = SpinHeap::empty();
+    static HEAP: SpinHeap<Checked<Bounded>, 1, FreeQueue<8>> = SpinHeap::empty();
     const BLOCKS: usize = if cfg!(miri) { 60 } else { 20_000 };
     heap_arena!(HEAP, 10_000).expect("a hundred blocks, so that the heap runs out all the time");
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn frees_past_the_lock_are_all_done_by_the_calls_of_others() {
 
 #[test]
 fn a_push_takes_no_lock() {
-    static HEAP: LockedHeap<Counted, Fast, 1, FreeQueue<2>> = LockedHeap::empty();
+    static HEAP: LockedHeap<Counted, Bounded, 1, FreeQueue<2>> = LockedHeap::empty();
     heap_arena!(HEAP, 10_000).expect("memory");
     let blocks = [24, 32, 40].map(|size| (HEAP.allocate(layout(size)).expect("room"), layout(size)));
     let before = ENTRIES.load(Ordering::Relaxed);

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 
 use terrace_embedded::{
-    Checked, CurrentTask, Fast, FirmwareHeap, FreeQueue, HeapConfig, MemoryCaps, NoQueue, Small, TaskTable, TaskUsage,
-    heap_arena,
+    Bounded, Checked, CurrentTask, FirmwareHeap, FreeQueue, HeapConfig, MemoryCaps, NoQueue, Small, TaskTable,
+    TaskUsage, heap_arena,
 };
 
 thread_local! {
@@ -25,7 +25,7 @@ impl CurrentTask for Scheduler {
 }
 
 type Table = TaskTable<Scheduler, 4>;
-type Heap<C = Fast, const REGIONS: usize = 1> = FirmwareHeap<C, REGIONS, NoQueue, Table>;
+type Heap<C = Bounded, const REGIONS: usize = 1> = FirmwareHeap<C, REGIONS, NoQueue, Table>;
 
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, 8).expect("small")
@@ -96,7 +96,7 @@ fn the_byte_lies_in_the_rounding_where_there_is_room() {
 
 #[test]
 fn a_resized_block_stays_its_tasks() {
-    let heap: Heap<Checked<Fast>, 2> = Heap::empty();
+    let heap: Heap<Checked<Bounded>, 2> = Heap::empty();
     heap_arena!(heap, 8192, MemoryCaps::INTERNAL).expect("memory");
     heap_arena!(heap, 16_384, MemoryCaps::EXTERNAL).expect("memory");
     for size in [40, 64, 1000] {
@@ -135,7 +135,7 @@ fn a_resized_block_stays_its_tasks() {
 
 #[test]
 fn refused_frees_are_charged_to_no_task() {
-    let heap: Heap<Checked<Fast>> = Heap::empty();
+    let heap: Heap<Checked<Bounded>> = Heap::empty();
     heap_arena!(heap, 4096).expect("memory");
     let block = by(1, || heap.allocate(layout(100))).expect("room");
     let mut elsewhere = [0u64; 2];
@@ -187,7 +187,7 @@ fn deferred_frees_and_retries_are_charged_right() {
 
 #[test]
 fn threads_are_charged_apart_while_they_free_each_others_blocks() {
-    static HEAP: Heap<Checked<Fast>> = Heap::empty();
+    static HEAP: Heap<Checked<Bounded>> = Heap::empty();
     heap_arena!(HEAP, if cfg!(miri) { 1 << 14 } else { 1 << 18 }).expect("memory");
     let (sender, receiver) = std::sync::mpsc::channel::<(AtomicPtr<u8>, usize)>();
     let rounds = if cfg!(miri) { 40 } else { 4000 };

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use terrace_core::heap::{Fast, Narrow, Packed, RegionHeap, Small, Wide};
+use terrace_core::heap::{Bounded, Fast, Narrow, Packed, RegionHeap, Small, Wide};
 
 /// What a heap gives.
 pub trait Block: Copy {
@@ -64,16 +64,18 @@ pub trait Subject: Sized {
 /// Names of the heaps, in the order in which they are shown and take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Hash, ValueEnum)]
 pub enum Name {
-    /// terrace: fewest instructions, granules of 8 bytes.
-    FastPacked,
-    /// terrace: fewest instructions, granules of 16 bytes.
+    /// terrace: throughput, granules of 16 bytes.
     FastWide,
-    /// terrace: fewest instructions, 16-bit records, up to 512 KiB.
+    /// terrace: throughput, granules of 8 bytes.
+    FastPacked,
+    /// terrace: throughput, 16-bit records, up to 512 KiB.
     FastNarrow,
+    /// terrace: worst case and fill, granules of 8 bytes.
+    BoundedPacked,
+    /// terrace: worst case and fill, granules of 16 bytes.
+    BoundedWide,
     /// terrace: least code, granules of 8 bytes.
     SmallPacked,
-    /// terrace: least code, granules of 16 bytes.
-    SmallWide,
     /// rlsf.
     Rlsf,
     /// talc.
@@ -108,7 +110,8 @@ impl Name {
             Self::FastWide => task.run::<RegionHeap<Fast<Wide>>>(),
             Self::FastNarrow => task.run::<RegionHeap<Fast<Narrow>>>(),
             Self::SmallPacked => task.run::<RegionHeap<Small<Packed>>>(),
-            Self::SmallWide => task.run::<RegionHeap<Small<Wide>>>(),
+            Self::BoundedPacked => task.run::<RegionHeap<Bounded<Packed>>>(),
+            Self::BoundedWide => task.run::<RegionHeap<Bounded<Wide>>>(),
             Self::Rlsf => task.run::<peers::Rlsf>(),
             Self::Talc => task.run::<peers::Talc>(),
             Self::EmbeddedTlsf => task.run::<embedded_alloc::TlsfHeap>(),
@@ -127,7 +130,8 @@ impl Name {
             Self::FastWide => "terrace Fast<Wide>",
             Self::FastNarrow => "terrace Fast<Narrow>",
             Self::SmallPacked => "terrace Small<Packed>",
-            Self::SmallWide => "terrace Small<Wide>",
+            Self::BoundedPacked => "terrace Bounded<Packed>",
+            Self::BoundedWide => "terrace Bounded<Wide>",
             Self::Rlsf => "rlsf",
             Self::Talc => "talc",
             Self::EmbeddedTlsf => "embedded-alloc TLSF",
@@ -141,15 +145,16 @@ impl Name {
 
     /// Whether it is one of ours.
     pub fn is_ours(self) -> bool {
-        self <= Self::SmallWide
+        self <= Self::SmallPacked
     }
 
     /// What it was given.
     pub fn given(self) -> &'static str {
         match self {
-            Self::FastPacked => "one region; granules of 8 bytes; the default on 64 bits",
-            Self::SmallPacked => "one region; granules of 8 bytes",
-            Self::FastWide | Self::SmallWide => "one region; granules of 16 bytes",
+            Self::FastPacked => "one region; granules of 8 bytes",
+            Self::BoundedPacked | Self::SmallPacked => "one region; granules of 8 bytes; the default on 64 bits",
+            Self::FastWide => "one region; granules of 16 bytes; the default on 64 bits",
+            Self::BoundedWide => "one region; granules of 16 bytes",
             Self::FastNarrow => "one region; granules of 8 bytes; at most 512 KiB, so no list here fits",
             Self::Rlsf => "Tlsf<u32, u32, 20, 32>",
             Self::Talc => "base::Talc with the Manual source and the default bins",

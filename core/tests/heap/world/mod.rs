@@ -13,9 +13,10 @@ pub mod ground;
 pub mod shadow;
 pub mod target;
 
-use std::marker::PhantomData;
 use target::Target;
-use terrace_core::heap::{Checked, Fast, HeaderHeap, HeapConfig, Narrow, Packed, Records, RegionHeap, Small, Wide};
+use terrace_core::heap::{
+    Bounded, Checked, Fast, HeaderHeap, HeapConfig, Narrow, Packed, Records, RegionHeap, Small, Wide,
+};
 
 /// A configuration of the heap: what the shadow must know of it, and how one is made.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +29,10 @@ pub struct Kind {
     pub most: usize,
     /// Bytes of the head of a list.
     pub head: usize,
-    /// Whether a reallocation moves a block down, into the free block before it, when nothing else can be had.
-    pub slides: bool,
+    /// Sizes in granules below this have a list of their own.
+    pub exact: usize,
+    /// Whether freed blocks are merged later.
+    pub defers: bool,
     /// Whether wrong frees are refused.
     pub checked: bool,
     /// Whether blocks have headers.
@@ -47,7 +50,8 @@ impl Kind {
             granule: 1 << C::Records::GRANULE,
             most: C::Records::MAX_GRANULES,
             head: C::Records::HEAD_BYTES,
-            slides: C::LAST,
+            exact: C::EXACT,
+            defers: C::DEFERS,
             checked: C::CHECKED,
             header,
             regions: REGIONS,
@@ -71,48 +75,27 @@ impl Kind {
     }
 }
 
-/// What no configuration of the library is, as `HeapConfig` is a safe trait: any of its constants beside any other.
-#[derive(Clone, Copy, Debug)]
-pub struct Unusual<R, const VICTIM: bool, const LAST: bool, const PROBES: u32>(PhantomData<R>);
-
-impl<R: Records, const VICTIM: bool, const LAST: bool, const PROBES: u32> HeapConfig
-    for Unusual<R, VICTIM, LAST, PROBES>
-{
-    type Records = R;
-    const VICTIM: bool = VICTIM;
-    const LAST: bool = LAST;
-    const PROBES: u32 = PROBES;
-    const CHECKED: bool = false;
-}
-
-fn with_records<R: Records + 'static>() -> [Kind; 21] {
+fn with_records<R: Records + 'static>() -> [Kind; 15] {
     [
-        Kind::plain::<Unusual<R, true, false, 0>, 1>(),
-        Kind::plain::<Unusual<R, true, false, 3>, 1>(),
-        Kind::plain::<Unusual<R, true, false, { u32::MAX }>, 1>(),
-        Kind::plain::<Unusual<R, true, true, 0>, 1>(),
-        Kind::plain::<Unusual<R, true, true, { u32::MAX }>, 3>(),
-        Kind::plain::<Unusual<R, false, false, 9>, 1>(),
-        Kind::plain::<Checked<Unusual<R, true, false, 3>>, 3>(),
-        Kind::plain::<Checked<Unusual<R, true, true, { u32::MAX }>>, 1>(),
-        Kind::header::<Unusual<R, false, false, { u32::MAX }>, 1>(),
         Kind::plain::<Fast<R>, 1>(),
         Kind::plain::<Fast<R>, 3>(),
+        Kind::plain::<Bounded<R>, 1>(),
+        Kind::plain::<Bounded<R>, 3>(),
         Kind::plain::<Small<R>, 1>(),
         Kind::plain::<Small<R>, 3>(),
         Kind::plain::<Checked<Fast<R>>, 1>(),
-        Kind::plain::<Checked<Fast<R>>, 3>(),
+        Kind::plain::<Checked<Bounded<R>>, 3>(),
         Kind::plain::<Checked<Small<R>>, 1>(),
         Kind::plain::<Checked<Small<R>>, 3>(),
         Kind::header::<Fast<R>, 1>(),
         Kind::header::<Fast<R>, 3>(),
+        Kind::header::<Bounded<R>, 1>(),
         Kind::header::<Small<R>, 1>(),
         Kind::header::<Checked<Small<R>>, 3>(),
     ]
 }
 
-/// Every configuration: three records, speed or size, a search in a request's own list or none, checked or not, one or
-/// three regions, headers or none.
+/// Every configuration: three records, three profiles, checked or not, one or three regions, headers or none.
 pub fn kinds() -> Vec<Kind> {
     [with_records::<Packed>(), with_records::<Wide>(), with_records::<Narrow>()].concat()
 }

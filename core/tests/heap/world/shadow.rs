@@ -142,7 +142,7 @@ impl Shadow {
         let align = layout.align().max(self.kind.lead(layout.align())) / self.kind.granule;
         size = size.saturating_add(align.max(1) - 1);
         // Lists of one size each, and then eight for each power of two: an eighth of the power wide.
-        let exact = usize::BITS as usize;
+        let exact = self.kind.exact;
         let width = 1 << ((size - 1).max(exact).ilog2() - 3);
         let sure = if size <= exact { size } else { size.checked_next_multiple_of(width).unwrap_or(size) };
         self.gaps().iter().any(|[from, to]| (to - from) / self.kind.granule >= sure)
@@ -233,23 +233,20 @@ impl Shadow {
         size <= (room - start) / self.kind.granule
     }
 
-    /// Whether a block can become larger by moving down: what is free before it and behind it says.
-    fn can_slide(&self, live: &Live, new: Layout) -> bool {
-        let ([start, end], Some(size)) = (self.extent(live), self.granules(new)) else { return false };
-        let around =
-            |at: usize, side: usize| self.gaps().iter().find(|gap| gap[side] == at).map_or(0, |[from, to]| to - from);
-        let (before, behind) = (around(start, 1), around(end, 0));
-        let align = live.layout.align().max(self.kind.lead(live.layout.align()));
-        let slides = self.kind.slides && align <= self.kind.granule && before > 0;
-        slides && size <= (before + (end - start) + behind) / self.kind.granule
-    }
-
     /// Resizes a block in place. Whether it could.
     pub fn resize(&mut self, live: Live, bytes: usize) -> bool {
         let Ok(layout) = Layout::from_size_align(bytes, live.layout.align()) else { return false };
         // SAFETY: it is live, and the size is one of a layout.
         let Some(resized) = (unsafe { self.heap.resize(live.block, live.layout, bytes) }) else { return false };
         let fits = self.fits_in_place(&live, layout);
+        let resized = if self.kind.defers && fits && resized == Ok(false) {
+            // What is behind it waits to be merged.
+            self.heap.merge();
+            // SAFETY: as above.
+            unsafe { self.heap.resize(live.block, live.layout, bytes) }.expect("as before")
+        } else {
+            resized
+        };
         assert_eq!(resized, Ok(fits), "{live:?} to {bytes}: {:x?}", self.gaps());
         if fits {
             self.replace(live, live.block, layout);
@@ -266,7 +263,7 @@ impl Shadow {
         match moved {
             Some(block) => self.replace(live, block, layout),
             None => {
-                let sure = self.is_sure(layout) || self.fits_in_place(&live, layout) || self.can_slide(&live, layout);
+                let sure = self.is_sure(layout) || self.fits_in_place(&live, layout);
                 assert!(!sure, "{live:?} to {bytes}: {:x?}", self.gaps());
             }
         }
@@ -289,8 +286,12 @@ impl Shadow {
             return Err(FreeError::Foreign { address: at as u64 });
         }
         let size = |layout: Layout| layout.size().div_ceil(self.kind.granule);
-        let live = self.live.get(&at).is_some_and(|live| size(live.layout) == size(layout));
-        if live { Ok(()) } else { Err(FreeError::Stale { address: at as u64 }) }
+        let address = at as u64;
+        match self.live.get(&at) {
+            None => Err(FreeError::Stale { address }),
+            Some(live) if size(live.layout) != size(layout) => Err(FreeError::WrongLayout { address }),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Frees or resizes what is not live, of a checked heap: refused, and nothing changes. A block that is live after
@@ -333,8 +334,14 @@ impl Shadow {
         let free = gaps.iter().map(bytes).sum();
         let largest_free = gaps.iter().map(bytes).max().unwrap_or(0);
         let live = total - tables - free;
-        let expected = HeapUsage { total, live, free, largest_free, free_blocks: gaps.len(), tables };
-        assert_eq!(self.heap.usage(), expected);
+        let mut expected = HeapUsage { total, live, free, largest_free, free_blocks: gaps.len(), tables };
+        let usage = self.heap.usage();
+        if self.kind.defers {
+            // Gaps may be in parts that wait to be merged.
+            assert!(usage.free_blocks >= gaps.len() && usage.largest_free <= largest_free, "{usage:?}");
+            (expected.free_blocks, expected.largest_free) = (usage.free_blocks, usage.largest_free);
+        }
+        assert_eq!(usage, expected);
     }
 
     /// Every block goes: each region is one gap again, and nobody wrote outside of it.
@@ -343,6 +350,8 @@ impl Shadow {
         while let Some(live) = self.nth(self.live.len() * 5 / 8) {
             self.free(live);
         }
+        self.look();
+        self.heap.merge();
         self.look();
         assert_eq!((self.heap.usage().live, self.heap.usage().free_blocks), (0, self.plots.len()));
         assert!(self.grounds.iter().all(Ground::is_intact), "somebody wrote outside of a region");

@@ -42,6 +42,8 @@ pub trait Target {
     /// # Safety
     /// The block is live.
     unsafe fn bytes_of(&self, block: NonNull<u8>) -> Option<usize>;
+    /// See [`RegionHeap::merge`].
+    fn merge(&mut self);
     /// See [`RegionHeap::usage`].
     fn usage(&self) -> HeapUsage;
     /// See [`RegionHeap::check`].
@@ -82,6 +84,10 @@ impl<C: HeapConfig, const REGIONS: usize> Target for RegionHeap<C, REGIONS> {
 
     unsafe fn bytes_of(&self, _: NonNull<u8>) -> Option<usize> {
         None
+    }
+
+    fn merge(&mut self) {
+        RegionHeap::merge(self);
     }
 
     fn usage(&self) -> HeapUsage {
@@ -129,6 +135,10 @@ impl<C: HeapConfig, const REGIONS: usize> Target for HeaderHeap<C, REGIONS> {
     unsafe fn bytes_of(&self, block: NonNull<u8>) -> Option<usize> {
         // SAFETY: the caller's promise.
         Some(unsafe { HeaderHeap::size_of(self, block) })
+    }
+
+    fn merge(&mut self) {
+        HeaderHeap::merge(self);
     }
 
     fn usage(&self) -> HeapUsage {
