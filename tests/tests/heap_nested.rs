@@ -17,7 +17,7 @@ trait Face {
     fn give(&mut self, layout: Layout) -> Option<NonNull<u8>>;
     fn take(&mut self, block: NonNull<u8>, layout: Layout);
     /// Every invariant holds; whether nothing is live.
-    fn is_empty(&self) -> bool;
+    fn is_empty(&mut self) -> bool;
 }
 
 impl<C: terrace_core::heap::HeapConfig> Face for RegionHeap<C> {
@@ -30,7 +30,9 @@ impl<C: terrace_core::heap::HeapConfig> Face for RegionHeap<C> {
         unsafe { self.free(block, layout) }.expect("live");
     }
 
-    fn is_empty(&self) -> bool {
+    fn is_empty(&mut self) -> bool {
+        self.check().expect("every invariant holds");
+        self.merge();
         self.check().expect("every invariant holds");
         self.usage().live == 0 && self.usage().free_blocks == 1
     }
@@ -46,7 +48,7 @@ impl Face for Theirs {
         unsafe { self.deallocate(block, layout) };
     }
 
-    fn is_empty(&self) -> bool {
+    fn is_empty(&mut self) -> bool {
         self.used() == 0
     }
 }

@@ -68,8 +68,8 @@ trait Face {
     fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>>;
     fn free(&mut self, block: NonNull<u8>, layout: Layout);
     fn reallocate(&mut self, block: NonNull<u8>, layout: Layout, bytes: usize) -> Option<NonNull<u8>>;
-    /// Free blocks and live bytes; every invariant was checked.
-    fn judge(&self) -> (usize, usize);
+    /// Free blocks and live bytes, after all was merged; every invariant was checked.
+    fn judge(&mut self) -> (usize, usize);
 }
 
 impl<C: HeapConfig> Face for RegionHeap<C, REGIONS> {
@@ -92,7 +92,9 @@ impl<C: HeapConfig> Face for RegionHeap<C, REGIONS> {
         unsafe { RegionHeap::reallocate(self, block, layout, bytes) }.expect("live")
     }
 
-    fn judge(&self) -> (usize, usize) {
+    fn judge(&mut self) -> (usize, usize) {
+        self.check().expect("every invariant holds");
+        self.merge();
         self.check().expect("every invariant holds");
         (self.usage().free_blocks, self.usage().live)
     }
@@ -118,7 +120,9 @@ impl<C: HeapConfig> Face for HeaderHeap<C, REGIONS> {
         unsafe { HeaderHeap::reallocate(self, block, bytes) }.expect("live")
     }
 
-    fn judge(&self) -> (usize, usize) {
+    fn judge(&mut self) -> (usize, usize) {
+        self.check().expect("every invariant holds");
+        self.merge();
         self.check().expect("every invariant holds");
         (self.usage().free_blocks, self.usage().live)
     }

@@ -26,10 +26,10 @@ type Bounds = [u64; 5];
 const BOUNDED_PACKED: Bounds = [120, 170, 80, 120, 120];
 const BOUNDED_WIDE: Bounds = [120, 170, 80, 120, 110];
 const BOUNDED_NARROW: Bounds = [110, 150, 70, 110, 110];
-const SMALL_PACKED: Bounds = [190, 220, 80, 170, 160];
+const SMALL_PACKED: Bounds = [190, 230, 80, 170, 160];
 /// Of a heap that defers, *free* and *resize* also merge two of the blocks that wait. What hands out merges up to 128 of
 /// them where it would otherwise be refused: the adversary finds that, and the bound is that sum.
-const FAST_WIDE: Bounds = [18_000, 18_000, 18_000, 400, 400];
+const FAST_WIDE: Bounds = [20_000, 20_000, 20_000, 400, 400];
 const FAST_PACKED: Bounds = FAST_WIDE;
 const FAST_NARROW: Bounds = FAST_WIDE;
 

@@ -53,7 +53,8 @@ pub struct WaitingBlocks {
 
 impl WaitingBlocks {
     /// Nothing waits.
-    pub const NONE: Self = Self { victim: [0; 2], run: [0; 2], quick: 0, waiting: 0, most: 0, sizes: [0; WORDS], next: 0 };
+    pub const NONE: Self =
+        Self { victim: [0; 2], run: [0; 2], quick: 0, waiting: 0, most: 0, sizes: [0; WORDS], next: 0 };
 
     /// All of a region is the victim.
     pub fn start(&mut self, all: [usize; 2]) {

@@ -51,16 +51,16 @@ use region::HeapRegion;
 /// ```
 /// use core::alloc::Layout;
 /// use core::ptr::NonNull;
-/// use terrace_core::heap::RegionHeap;
+/// use terrace_core::heap::{Bounded, RegionHeap};
 ///
 /// let mut memory = [0u64; 1024];
-/// let mut heap: RegionHeap = RegionHeap::empty();
+/// let mut heap: RegionHeap<Bounded> = RegionHeap::empty();
 /// // SAFETY: the array outlives the heap, and nothing else uses it.
 /// unsafe { heap.add_region(NonNull::from(&mut memory).cast(), size_of_val(&memory))? };
 ///
 /// let layout = Layout::new::<[u32; 25]>();
 /// let block = heap.allocate(layout).expect("8 KiB are enough");
-/// assert_eq!(heap.usage().live, 104, "100 bytes, in granules of 8 or 16");
+/// assert_eq!(heap.usage().live, 104, "100 bytes, in granules of 8");
 /// // SAFETY: it was given by this heap for this layout, and is not used any more.
 /// unsafe { heap.free(block, layout)? };
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -30,7 +30,7 @@ enum terrace_result {
     TERRACE_OK = 0,
     TERRACE_NULL = 1,      /* the address is null: is the linker script's symbol right? */
     TERRACE_TOO_SMALL = 2, /* no room for blocks beside the region's tables (some 200 bytes, and 1.6 %) */
-    TERRACE_TOO_LARGE = 3, /* more than 512 KiB on 32 bits, 16 MiB on 64: add it in parts, or build with --features wide */
+    TERRACE_TOO_LARGE = 3, /* more than 512 KiB on 32 bits, 32 GiB on 64: add it in parts, or build with --features wide */
     TERRACE_OVERLAPS = 4,  /* the region overlaps one that the heap has */
     TERRACE_TOO_MANY = 5,  /* all four regions are in use */
     TERRACE_AGAIN = 6      /* terrace_init was called before: use terrace_add_region for more memory */

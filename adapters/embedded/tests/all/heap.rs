@@ -204,8 +204,8 @@ fn a_checked_heap_reports_bad_frees_and_stays_whole() {
     // SAFETY: refused: it is not live.
     assert_eq!(unsafe { HEAP.reallocate(block, layout(100), 200) }, None);
     let [stale, other] = [block, foreign].map(|block| block.addr().get() as u64);
-    let stale = FreeError::Stale { address: stale };
-    assert_eq!(*SEEN.lock().expect("alone"), [stale, FreeError::Foreign { address: other }, stale, stale]);
+    let (wrong, stale) = (FreeError::WrongLayout { address: stale }, FreeError::Stale { address: stale });
+    assert_eq!(*SEEN.lock().expect("alone"), [wrong, FreeError::Foreign { address: other }, stale, stale]);
     assert_eq!((HEAP.counters().refused, HEAP.counters().frees), (4, 1));
     HEAP.check().expect("every invariant holds");
 }

@@ -58,7 +58,7 @@ fn a_block_enters_one_critical_section_each_way() {
     let empty = HEAP.stats();
     assert_eq!((empty.total, empty.free + empty.tables, empty.free_blocks), (4096, 4096, 1), "{empty}");
 
-    // The fast path: one section; the heap cuts blocks off its designated victim, so they lie one behind the other.
+    // The fast path: one section; the heap cuts blocks off the front of a free block, so they lie one behind the other.
     let (first, entered) = sections(|| HEAP.allocate(LAYOUT).expect("room"));
     let second = HEAP.allocate(LAYOUT).expect("room");
     assert_eq!((entered, second.addr().get() - first.addr().get()), (1, LAYOUT.size()));
@@ -81,7 +81,11 @@ fn a_block_enters_one_critical_section_each_way() {
     assert_eq!(HEAP.stats().live, 0, "the third with this free");
 
     // No room: the request completes every deferred free, in a section each; that is enough here.
-    let all = Layout::from_size_align(empty.free, 8).expect("a layout");
+    // A size that is the first of its list, so that a free block of just this size is found; and what is beyond it.
+    let step = 8 << ((empty.free / 8).ilog2() - 3);
+    let [all, rest] =
+        [empty.free / step * step, empty.free % step].map(|bytes| Layout::from_size_align(bytes, 8).expect("a layout"));
+    let beside = HEAP.allocate(rest).expect("room");
     let blocks = [(); 4].map(|()| HEAP.allocate(LAYOUT).expect("room"));
     blocks.into_iter().for_each(free_later);
     let (whole, entered) = sections(|| HEAP.allocate(all));
@@ -100,6 +104,8 @@ fn a_block_enters_one_critical_section_each_way() {
     free(beyond);
     // SAFETY: allocated above with this layout.
     unsafe { HEAP.free(whole.expect("room"), all) };
+    // SAFETY: as above.
+    unsafe { HEAP.free(beside, rest) };
     let end = HEAP.stats();
     assert_eq!((end.live, end.free_blocks, end.counters.requested), (0, 2, 0), "{end}");
     assert_eq!(end.counters.allocations, end.counters.frees);

@@ -72,5 +72,5 @@ fn names_and_titles_are_different() {
     titles.sort_unstable();
     titles.dedup();
     assert_eq!(titles.len(), all.len());
-    assert_eq!(all.iter().filter(|name| name.is_ours()).count(), 5);
+    assert_eq!(all.iter().filter(|name| name.is_ours()).count(), 6);
 }

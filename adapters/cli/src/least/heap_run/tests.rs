@@ -1,7 +1,7 @@
 use super::*;
 use crate::least::arena::ArenaMemory;
 use terrace::engine::Owner;
-use terrace_core::heap::{Fast, HeaderHeap, Narrow, Small, Wide};
+use terrace_core::heap::{Bounded, Fast, HeaderHeap, Narrow, Wide};
 
 const AS_RECORDED: BlockRules = BlockRules { align_most: None, malloc_align: 16, header: 0 };
 
@@ -43,7 +43,7 @@ fn a_run_fits_where_its_largest_moment_and_the_tables_do() {
         [('a', 0, 1000, 8), ('a', 1, 1000, 8), ('f', 0, 0, 1), ('a', 0, 1000, 8), ('f', 1, 0, 1), ('a', 1, 999, 8)];
     let mut run = run(&acts, AS_RECORDED);
     assert!(!holds::<Fast<Narrow>>(&mut run, 2000) && holds::<Fast<Narrow>>(&mut run, 2400));
-    assert!(!holds::<Small<Wide>>(&mut run, 2016) && holds::<Small<Wide>>(&mut run, 2600));
+    assert!(!holds::<Bounded<Wide>>(&mut run, 2016) && holds::<Bounded<Wide>>(&mut run, 2700));
     assert!(!holds::<Fast<Narrow>>(&mut run, 16), "no room for tables");
 }
 
