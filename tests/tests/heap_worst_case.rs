@@ -30,7 +30,6 @@ const SMALL_PACKED: Bounds = [190, 230, 80, 170, 160];
 /// Of a heap that defers, *free* and *resize* also merge two of the blocks that wait. What hands out merges up to 128 of
 /// them where it would otherwise be refused: the adversary finds that, and the bound is that sum.
 const FAST_WIDE: Bounds = [20_000, 20_000, 20_000, 400, 400];
-const FAST_PACKED: Bounds = FAST_WIDE;
 const FAST_NARROW: Bounds = FAST_WIDE;
 
 #[test]
@@ -56,11 +55,6 @@ fn small_packed() {
 #[test]
 fn fast_wide() {
     bounded("fast_wide", "fast-wide", FAST_WIDE);
-}
-
-#[test]
-fn fast_packed() {
-    bounded("fast_packed", "fast-packed", FAST_PACKED);
 }
 
 #[test]
@@ -118,6 +112,8 @@ fn adversary(test: &str, heap: &str) -> Option<Vec<Option<Found>>> {
         return None;
     };
     let budget = std::env::var("TERRACE_WORST_BUDGET").ok().and_then(|budget| budget.parse().ok()).unwrap_or(BUDGET);
+    // A call that merges all is a hundred times as long as others, and so is counting it.
+    let budget = if heap.starts_with("fast") { budget / 5 } else { budget };
     let found =
         search(1, budget, &known(), &mut |program| counter.count(program)).unwrap_or_else(|e| panic!("{heap}: {e}"));
     let (malloc, free) = (most(&found, &MALLOC), most(&found, &[Kind::Free]));

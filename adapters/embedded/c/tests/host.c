@@ -149,14 +149,14 @@ static void capabilities(void) {
     for (int i = 0; i < 600; i++) CHECK(moved[i] == 5);
 
     terrace_set_preference(TERRACE_DMA, TERRACE_EXTERNAL);
-    unsigned char *preferred = terrace_malloc(100), *second = terrace_calloc(1, 3500), *wish = terrace_realloc_with(NULL, 9, 0, 0);
+    unsigned char *preferred = terrace_malloc(100), *second = terrace_calloc(1, 3000), *wish = terrace_realloc_with(NULL, 9, 0, 0);
     CHECK(IN(preferred, third) && IN(second, fourth) && IN(wish, arena));
     CHECK(terrace_malloc(8000) == NULL && terrace_realloc(preferred, 8000) == NULL);
     CHECK(terrace_realloc_with(preferred, 0, TERRACE_ANY, TERRACE_ANY) == NULL); /* freed */
     terrace_set_preference(TERRACE_ANY, TERRACE_ANY);
     struct terrace_stats stats;
     terrace_stats(&stats);
-    CHECK(stats.requested == 600 + 8000 + 8000 + 3500 + 9 && stats.peak_live >= stats.live && stats.live > stats.requested);
+    CHECK(stats.requested == 600 + 8000 + 8000 + 3000 + 9 && stats.peak_live >= stats.live && stats.live > stats.requested);
     size_t live = stats.live, peak = stats.peak_live;
     CHECK((preferred = terrace_malloc(15000)) != NULL);
     terrace_stats(&stats);
