@@ -97,7 +97,7 @@ impl<C: HeapConfig> HeapRegion<C> {
                 ensure(self.is_place(at, size), "a block that waits lies in the region", at)?;
                 waiting += 1;
                 ensure(waiting <= self.deferred.waiting, "no more blocks wait than were counted", at)?;
-                at = C::Records::links(self.lists.memory, at).0;
+                at = C::Records::next(self.lists.memory, at);
             }
         }
         ensure(waiting == self.deferred.waiting, "as many blocks wait as were counted", waiting)?;

@@ -65,7 +65,8 @@ impl WaitingBlocks {
     /// The first size at or after the next one, in turn, whose bit is set; the next one is then it.
     fn next_size(&mut self) -> Option<usize> {
         for step in 0..=WORDS {
-            let (word, from) = ((self.next / WORD + step) % WORDS, if step == 0 { self.next % WORD } else { 0 });
+            let word = (self.next + step * WORD) % QUICK_SIZES / WORD;
+            let from = if step == 0 { self.next % WORD } else { 0 };
             let bits = self.sizes[word] >> from << from;
             if bits != 0 {
                 self.next = word * WORD + bits.trailing_zeros() as usize;
@@ -108,7 +109,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
         C::Records::set_next(self.lists.memory, at, self.lists.quick(size));
         self.lists.set_quick(size, at);
-        self.deferred.sizes[size / WORD % WORDS] |= 1 << (size % WORD);
+        self.deferred.sizes[size % QUICK_SIZES / WORD] |= 1 << (size % WORD);
         self.deferred.waiting += 1;
         if self.deferred.waiting > self.deferred.most {
             self.merge_some();
@@ -120,7 +121,7 @@ impl<C: HeapConfig> HeapRegion<C> {
     pub fn take_quick(&mut self, size: usize) -> usize {
         let at = self.lists.quick(size);
         if at != 0 {
-            self.lists.set_quick(size, C::Records::links(self.lists.memory, at).0);
+            self.lists.set_quick(size, C::Records::next(self.lists.memory, at));
             self.deferred.waiting -= 1;
         }
         at
@@ -170,7 +171,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             let mut at = self.lists.quick(size);
             while left > 0 && self.is_place(at, size) {
                 each([at, at + size]);
-                (at, left) = (C::Records::links(self.lists.memory, at).0, left - 1);
+                (at, left) = (C::Records::next(self.lists.memory, at), left - 1);
             }
         }
     }

@@ -38,6 +38,8 @@ pub trait Records {
     fn size_before(memory: HeapMemory, end: usize) -> usize;
     /// Reads the next and the previous block of the list.
     fn links(memory: HeapMemory, at: usize) -> (usize, usize);
+    /// Reads the link to the next block, which may be all that was written of a record.
+    fn next(memory: HeapMemory, at: usize) -> usize;
     /// Writes the link to the next block.
     fn set_next(memory: HeapMemory, at: usize, next: usize);
     /// Writes the link to the previous block.
@@ -134,6 +136,11 @@ impl<T: Field> Records for FourFields<T> {
     }
 
     #[inline(always)]
+    fn next(memory: HeapMemory, at: usize) -> usize {
+        memory.load::<T>(Self::field(at, 1)).wide()
+    }
+
+    #[inline(always)]
     fn set_next(memory: HeapMemory, at: usize, new: usize) {
         memory.store(Self::field(at, 1), T::cut(new));
     }
@@ -191,6 +198,11 @@ impl Records for Packed {
     #[inline(always)]
     fn links(memory: HeapMemory, at: usize) -> (usize, usize) {
         (memory.load::<u32>(at * 8) as usize, memory.load::<u32>(at * 8 + 4) as usize)
+    }
+
+    #[inline(always)]
+    fn next(memory: HeapMemory, at: usize) -> usize {
+        memory.load::<u32>(at * 8) as usize
     }
 
     #[inline(always)]
