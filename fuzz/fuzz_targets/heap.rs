@@ -101,6 +101,10 @@ impl Target for Faulty {
         unsafe { self.inner.bytes_of(block) }
     }
 
+    fn merge(&mut self) {
+        self.inner.merge();
+    }
+
     fn usage(&self) -> HeapUsage {
         self.inner.usage()
     }
