@@ -1,6 +1,6 @@
 //! The usage of a heap, and the check of its invariants.
 
-use super::bins::LISTS;
+use super::bins::{LISTS, WORD};
 use super::config::HeapConfig;
 use super::deferred::QUICK_SIZES;
 use super::lists::HeapLists;
@@ -76,6 +76,11 @@ impl<C: HeapConfig> HeapRegion<C> {
         if self.granules == 0 {
             return Ok(());
         }
+        ensure(
+            self.lists.has(self.lists.last * WORD),
+            "a word that is not 0 ends the bitmap of lists",
+            self.lists.last,
+        )?;
         let mut edges = 0;
         for list in 1..=HeapLists::<C>::list(self.granules) {
             edges += 2 * self.check_list(list)?;

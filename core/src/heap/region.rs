@@ -46,11 +46,12 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.lists.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(LISTS)));
         self.lists.heads = memory.moved(heads);
         self.lists.edges = memory.moved((LISTS / 8).wrapping_neg());
+        self.lists.set_last(lists);
         self.granules = granules - tables;
         if C::DEFERS {
             self.deferred.start([LISTS, self.end()]);
         } else {
-            self.free_at_once(LISTS, self.granules);
+            self.free_apart(LISTS, self.granules);
         }
         true
     }
