@@ -139,7 +139,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             };
             let list = match several {
                 Some(list) => list,
-                None => self.lists.find_list(size)?,
+                None => self.lists.find_list(size).or_else(|| self.own_list(size))?,
             };
             let [from, to] = self.lists.take_first(list);
             if to - from - size <= end - start {

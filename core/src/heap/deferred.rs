@@ -148,9 +148,11 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Merges all that waits, the victim too; O(blocks that wait).
     pub fn merge_all(&mut self) {
-        while self.deferred.waiting > 0 {
+        // A program that wrote into freed memory may have cut a list short, or closed it to a circle: the count ends this.
+        for _ in 0..self.deferred.waiting.div_ceil(MOST_MERGED) {
             self.merge_some();
         }
+        self.deferred.waiting = 0;
         for [from, to] in [take(&mut self.deferred.run), take(&mut self.deferred.victim)] {
             if from != to {
                 self.free_apart(from, to - from);

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 
 use super::bins::LISTS;
 use super::config::HeapConfig;
-use super::deferred::WaitingBlocks;
+use super::deferred::{QUICK_SIZES, WaitingBlocks};
 use super::lists::{HeapLists, any, bit, flip, table};
 use super::memory::HeapMemory;
 use super::records::Records;
@@ -25,7 +25,11 @@ pub struct HeapRegion<C> {
 
 impl<C: HeapConfig> HeapRegion<C> {
     /// No region: every request fails.
-    pub const NONE: Self = Self { lists: HeapLists::NONE, granules: 0, deferred: WaitingBlocks::NONE };
+    pub const NONE: Self = {
+        assert!(!C::DEFERS || C::EXACT >= QUICK_SIZES, "a size that has a quick list has a list of its own");
+        assert!(!(C::DEFERS && C::CHECKED), "what waits has no edges, by which a checked heap tells a block's size");
+        Self { lists: HeapLists::NONE, granules: 0, deferred: WaitingBlocks::NONE }
+    };
 
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
