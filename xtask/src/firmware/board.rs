@@ -21,7 +21,7 @@ pub struct Board {
     pub most: [[u32; 3]; 3],
     /// The machine for the program `PACKAGE-counted`, which counts by itself, where there is one.
     pub counted: Option<&'static [&'static str]>,
-    /// Programs `PACKAGE-NAME` that show more, and how lines of theirs begin, besides the last, `PASS`.
+    /// Programs `PACKAGE-NAME` that show more, and how lines of theirs begin.
     pub shows: &'static [(&'static str, &'static [&'static str])],
 }
 
@@ -62,7 +62,11 @@ const REGIONS: &[&str] = &[
     "wish: 150000 bytes outside the chip",
     "fallback: ",
     "total,tables,live,peak_live,",
+    "PASS",
 ];
+
+/// What `adapters/embedded/README.md` says that its program prints; a test of that package finds it there.
+const README: &[&str] = &["998001: 4008 of 32768 bytes live, at most 4008 (4004 requested, at most 4004), 27864 free"];
 
 /// What runs.
 pub const BOARDS: &[Board] = &[
@@ -74,7 +78,7 @@ pub const BOARDS: &[Board] = &[
         machine: &["-M", "mps2-an386", "-cpu", "cortex-m4", "-chardev", CONSOLE, "-semihosting-config", SEMIHOSTING],
         most: [[800, 540, 400], [178, 119, 112], [241, 164, 148]],
         counted: Some(COUNTED),
-        shows: &[],
+        shows: &[("readme", README)],
     },
     Board {
         name: "cortex-m0",

@@ -51,3 +51,19 @@ fn the_search_finds_what_lacks_an_example() {
     );
     assert!(lacking("#[doc(hidden)]\npub fn a() {}\npub(crate) fn b() {}\nfn c() {}\npub struct D;").is_empty());
 }
+
+/// A file of this repository, by its path from there.
+fn file(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).expect(path)
+}
+
+#[test]
+fn the_readmes_program_is_the_one_that_runs_in_qemu() {
+    let readme = file("adapters/embedded/README.md");
+    let (_, rest) = readme.split_once("```rs\n#![no_std]").expect("a program");
+    let (program, _) = rest.split_once("```").expect("its end");
+    assert!(file("firmware/cortex-m/src/readme.rs").ends_with(&format!("#![no_std]{program}")));
+    let boards = file("xtask/src/firmware/board.rs");
+    let (_, line) = boards.split_once("const README: &[&str] = &[\"").expect("what it prints");
+    assert!(readme.contains(line.split_once('"').expect("its end").0), "the README says what it prints");
+}
