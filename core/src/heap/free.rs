@@ -20,6 +20,9 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// Frees the block of `size` granules at `at`, merged with its neighbours in lists and the victim.
     #[inline]
     pub fn free_at_once(&mut self, at: usize, size: usize) {
+        if C::ONE_PATH {
+            return self.free_small(at, size);
+        }
         let (mut from, mut to) = (at, at + size);
         if C::DEFERS && (to == self.deferred.victim[0] || from == self.deferred.victim[1]) {
             return self.join_victim(from, to);
