@@ -57,8 +57,10 @@ impl<C: HeapConfig> HeapLists<C> {
     pub const MAP: usize = words(C::Records::SIZE_BITS, C::EXACT);
     /// The lowest place of a block, above the number of any list.
     pub const FIRST: usize = if C::ONE_PATH { Self::MAP * WORD } else { LISTS };
-    /// Bytes of the tables before the edges: where one path serves all requests, bit `i` of the bitmap of lists is bit `i`
-    /// of the table of edges, so that one function flips both.
+    /// Bytes of the tables before the edges.
+    ///
+    /// Where one path serves all requests, bit `i` of the bitmap of lists is bit `i` of the table of edges, so that one
+    /// function flips both.
     pub const BEFORE: usize = if C::ONE_PATH { Self::FIRST / 8 } else { 0 };
     /// Number of quick lists, the one of size 0 included.
     pub const QUICK: usize = if C::DEFERS { QUICK_SIZES } else { 0 };

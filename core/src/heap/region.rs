@@ -11,7 +11,7 @@ use super::lists::{HeapLists, any, bit, flip, table};
 use super::memory::HeapMemory;
 use super::records::Records;
 
-/// A region of a heap. Places and sizes are in granules; the lowest place of a block is [`HeapLists::FIRST`].
+/// A region of a heap. Places and sizes are in granules.
 #[derive(Debug)]
 pub struct HeapRegion<C> {
     /// The lists of free blocks.

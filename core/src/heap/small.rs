@@ -14,7 +14,7 @@ use super::records::Records;
 use super::region::HeapRegion;
 
 impl<C: HeapConfig> HeapRegion<C> {
-    /// Allocates `size` granules, aligned to `align` bytes; what remains of the free block becomes free blocks.
+    /// Allocates `size` granules, aligned to `align` bytes; what remains becomes free blocks.
     #[inline]
     pub fn allocate_small(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
         if self.granules == 0 {
