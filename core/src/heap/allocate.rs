@@ -12,6 +12,8 @@ use core::mem::replace;
 use core::ptr::NonNull;
 
 use super::config::HeapConfig;
+use super::lists::HeapLists;
+use super::records::Records;
 use super::region::HeapRegion;
 
 /// A new victim should have room for so many blocks of the request's size, so that the next small requests need no
@@ -48,21 +50,46 @@ impl<C: HeapConfig> HeapRegion<C> {
             return None;
         }
         let lists = self.lists;
-        let [at, to] = lists.take_first(lists.find_list(size)?);
+        let [at, to] = lists.take_first(lists.find_list(size).or_else(|| self.own_list(size))?);
         Some(lists.cut([at, to], at, size))
+    }
+
+    /// The list of some blocks of `size` granules, if its first block is large enough; other blocks may be smaller.
+    ///
+    /// For a request that would otherwise be refused.
+    #[inline(always)]
+    fn own_list(&self, size: usize) -> Option<usize> {
+        let list = HeapLists::<C>::list(size - 1);
+        // Lists of one size were searched already.
+        if list < C::EXACT {
+            return None;
+        }
+        let at = self.lists.first(list);
+        (at != 0 && C::Records::size(self.lists.memory, at) >= size).then_some(list)
+    }
+
+    /// The first list with blocks, from that of `size` on, if its first block is large enough at an alignment.
+    ///
+    /// For a request that would otherwise be refused.
+    #[inline(always)]
+    fn own_list_aligned(&self, size: usize, mask: usize) -> Option<usize> {
+        let list = self.lists.find_from(HeapLists::<C>::list(size))?;
+        let at = self.lists.first(list);
+        (self.align_up(at, mask) + size <= at + self.lists.size(at)).then_some(list)
     }
 
     /// Allocates at an alignment above the granule, from a list; the part before the aligned start becomes a free block.
     #[inline(never)]
     fn allocate_aligned(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        // A free block of `size + slack` granules always contains `size` granules from an aligned start on. Both are at
-        // most the size of the region, so the sum cannot overflow.
+        // A free block of `size + slack` granules always contains `size` granules from an aligned start on. Each is a
+        // number of bytes over the granule, of 8 or more, so the sum cannot overflow.
         let slack = (align - 1) / Self::GRANULE;
-        if size > self.granules || slack > self.granules - size {
+        if size + slack > self.granules {
             return None;
         }
         let lists = self.lists;
-        let [from, to] = lists.take_first(lists.find_list(size + slack)?);
+        let list = lists.find_list(size + slack).or_else(|| self.own_list_aligned(size, slack))?;
+        let [from, to] = lists.take_first(list);
         Some(lists.cut([from, to], self.align_up(from, slack), size))
     }
 
@@ -115,7 +142,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             };
             let list = match several {
                 Some(list) => list,
-                None => self.lists.find_list(size)?,
+                None => self.lists.find_list(size).or_else(|| self.own_list(size))?,
             };
             let [from, to] = self.lists.take_first(list);
             if to - from - size <= end - start {

@@ -1,5 +1,6 @@
 //! The usage of a heap, and the check of its invariants.
 
+use super::bins::WORD;
 use super::config::HeapConfig;
 use super::deferred::QUICK_SIZES;
 use super::lists::HeapLists;
@@ -47,6 +48,11 @@ impl<C: HeapConfig> HeapRegion<C> {
         Self::FIRST <= at && at < self.end() && size <= self.end() - at
     }
 
+    /// The size of the block in a list at a place of the region; of the last one 1, as nothing else is possible there.
+    fn size_of(&self, at: usize) -> usize {
+        if self.is_place(at, 2) { self.lists.size(at) } else { 1 }
+    }
+
     /// Calls `each` with start and end of each free block: those that wait, and those in lists.
     ///
     /// A list is followed only as far as its records agree: a program that has written into freed memory gets numbers
@@ -60,7 +66,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             let (mut at, mut before) = (self.lists.first(list), list);
             while self.is_place(at, 0) {
                 let (next, prev) = C::Records::links(self.lists.memory, at);
-                let size = self.lists.size(at);
+                let size = self.size_of(at);
                 // A list whose links agree in both directions has no circle.
                 if prev != before || !self.is_place(at, size) {
                     break;
@@ -75,6 +81,11 @@ impl<C: HeapConfig> HeapRegion<C> {
         if self.granules == 0 {
             return Ok(());
         }
+        ensure(
+            C::ONE_PATH || self.lists.has(self.lists.last * WORD),
+            "a word that is not 0 ends the bitmap of lists",
+            self.lists.last,
+        )?;
         let mut edges = 0;
         for list in 1..=HeapLists::<C>::list(self.granules) {
             edges += 2 * self.check_list(list)?;
@@ -114,7 +125,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         while at != 0 {
             // A record may be corrupt: bounds are checked before any read, so that all reads are in the region.
             ensure(Self::FIRST <= at && at < self.end(), "a free block starts in the region", at)?;
-            let size = self.lists.size(at);
+            let size = self.size_of(at);
             let (next, prev) = C::Records::links(self.lists.memory, at);
             ensure(size > 0 && size <= self.end() - at, "a free block lies in the region", at)?;
             ensure(HeapLists::<C>::list(size) == list, "a free block is in the list of its size", at)?;

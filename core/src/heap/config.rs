@@ -15,10 +15,10 @@ pub trait HeapConfig {
     /// The format of the records of free blocks: determines the granule and the largest region.
     type Records: Records;
     /// Number of sizes, in granules, that have a list to themselves: 32, 64 or 128. More of them fill memory further, and
-    /// take more tables.
+    /// take more tables. A heap that defers has 64 or more, as it has quick lists for 63 sizes.
     const EXACT: usize;
     /// Whether freed blocks are merged later, a few in each call, and small requests are cut from one free block that is
-    /// in no list. Faster; more code, and calls of very different length.
+    /// in no list. Faster; more code, and calls of very different length. A checked heap does not.
     const DEFERS: bool;
     /// Whether one path serves all requests, aligned or not. Slower; less code.
     const ONE_PATH: bool;

@@ -102,7 +102,7 @@ impl<C: HeapConfig> HeapRegion<C> {
     #[inline(always)]
     pub fn settle(&mut self, at: usize, size: usize) {
         if size >= QUICK_SIZES {
-            return self.free_at_once(at, size);
+            return self.free_apart(at, size);
         }
         if size == 0 {
             return;
@@ -140,7 +140,7 @@ impl<C: HeapConfig> HeapRegion<C> {
                 self.deferred.sizes[size / WORD] &= !(1 << (size % WORD));
                 continue;
             }
-            self.free_at_once(at, size);
+            self.free_apart(at, size);
             left -= 1;
         }
         self.deferred.next = (self.deferred.next + 1) % QUICK_SIZES;
@@ -148,12 +148,14 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Merges all that waits, the victim too; O(blocks that wait).
     pub fn merge_all(&mut self) {
-        while self.deferred.waiting > 0 {
+        // A program that wrote into freed memory may have cut a list short, or closed it to a circle: the count ends this.
+        for _ in 0..self.deferred.waiting.div_ceil(MOST_MERGED) {
             self.merge_some();
         }
+        self.deferred.waiting = 0;
         for [from, to] in [take(&mut self.deferred.run), take(&mut self.deferred.victim)] {
             if from != to {
-                self.free_at_once(from, to - from);
+                self.free_apart(from, to - from);
             }
         }
     }

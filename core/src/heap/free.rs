@@ -14,15 +14,27 @@ impl<C: HeapConfig> HeapRegion<C> {
         if C::DEFERS && align <= Self::GRANULE {
             return self.free_deferred(at, size);
         }
+        if C::ONE_PATH {
+            self.free_small(at, size)
+        } else if C::DEFERS || cfg!(target_pointer_width = "64") {
+            self.free_apart(at, size)
+        } else {
+            self.free_at_once(at, size)
+        }
+    }
+
+    /// [`HeapRegion::free_at_once`] as a function of its own.
+    #[inline(never)]
+    pub fn free_apart(&mut self, at: usize, size: usize) {
+        if C::ONE_PATH {
+            return self.free_small(at, size);
+        }
         self.free_at_once(at, size);
     }
 
     /// Frees the block of `size` granules at `at`, merged with its neighbours in lists and the victim.
-    #[inline]
-    pub fn free_at_once(&mut self, at: usize, size: usize) {
-        if C::ONE_PATH {
-            return self.free_small(at, size);
-        }
+    #[inline(always)]
+    fn free_at_once(&mut self, at: usize, size: usize) {
         let (mut from, mut to) = (at, at + size);
         if C::DEFERS && (to == self.deferred.victim[0] || from == self.deferred.victim[1]) {
             return self.join_victim(from, to);

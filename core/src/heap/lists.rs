@@ -36,6 +36,9 @@ pub struct HeapLists<C> {
     /// Bit `p` is set iff a free block in a list starts or ends at place `p`. The base is where bit 0 would be, before the
     /// region: the table starts with the bit of the lowest place.
     pub edges: HeapMemory,
+    /// The word of the bitmap of lists behind those that the region's lists use. It is never 0, so that a search needs
+    /// no other end.
+    pub last: usize,
     config: PhantomData<C>,
 }
 
@@ -50,11 +53,17 @@ impl<C> Copy for HeapLists<C> {}
 
 impl<C: HeapConfig> HeapLists<C> {
     /// No lists; must not be used.
-    pub const NONE: Self =
-        Self { memory: HeapMemory::NONE, heads: HeapMemory::NONE, edges: HeapMemory::NONE, config: PhantomData };
+    pub const NONE: Self = Self {
+        memory: HeapMemory::NONE,
+        heads: HeapMemory::NONE,
+        edges: HeapMemory::NONE,
+        last: 0,
+        config: PhantomData,
+    };
 
-    /// Number of words of the bitmap of lists.
-    pub const MAP: usize = words(C::Records::SIZE_BITS, C::EXACT);
+    /// Number of words of the bitmap of lists, for the largest region and the word that ends it; one path looks for the end
+    /// itself.
+    pub const MAP: usize = words(C::Records::SIZE_BITS, C::EXACT) + if C::ONE_PATH { 0 } else { 1 };
     /// The lowest place of a block, above the number of any list.
     pub const FIRST: usize = if C::ONE_PATH { Self::MAP * WORD } else { LISTS };
     /// Bytes of the tables before the edges.
@@ -214,6 +223,12 @@ impl<C: HeapConfig> HeapLists<C> {
         self.heads.load::<usize>(Self::map(list / WORD)) >> (list % WORD) & 1 != 0
     }
 
+    /// Sets where a search ends, in a region with lists below `lists`.
+    pub fn set_last(&mut self, lists: usize) {
+        self.last = lists / WORD + 1;
+        self.heads.store(Self::map(self.last), 1_usize);
+    }
+
     /// Flips a list's bit in the bitmap of lists.
     #[inline(always)]
     fn flip_map(self, list: usize) {
@@ -225,15 +240,22 @@ impl<C: HeapConfig> HeapLists<C> {
     /// The size must not be 0, and not be above that of the region.
     #[inline(always)]
     pub fn find_list(self, size: usize) -> Option<usize> {
-        let from = ceil_bin(size, C::EXACT);
+        self.find_from(ceil_bin(size, C::EXACT))
+    }
+
+    /// The first list that is not empty, from one on; at most one behind the last of the region.
+    #[inline(always)]
+    pub fn find_from(self, from: usize) -> Option<usize> {
         let mut word = from / WORD;
         let mut bits = self.heads.load::<usize>(Self::map(word)) >> (from % WORD) << (from % WORD);
-        while bits == 0 {
-            word += 1;
-            if word >= Self::MAP {
+        if bits == 0 {
+            while bits == 0 {
+                word += 1;
+                bits = self.heads.load(Self::map(word));
+            }
+            if word == self.last {
                 return None;
             }
-            bits = self.heads.load(Self::map(word));
         }
         Some(word * WORD + bits.trailing_zeros() as usize)
     }

@@ -6,7 +6,7 @@
 use core::ptr::NonNull;
 
 use super::config::HeapConfig;
-use super::deferred::WaitingBlocks;
+use super::deferred::{QUICK_SIZES, WaitingBlocks};
 use super::lists::{HeapLists, any, bit, flip, table};
 use super::memory::HeapMemory;
 use super::records::Records;
@@ -24,7 +24,11 @@ pub struct HeapRegion<C> {
 
 impl<C: HeapConfig> HeapRegion<C> {
     /// No region: every request fails.
-    pub const NONE: Self = Self { lists: HeapLists::NONE, granules: 0, deferred: WaitingBlocks::NONE };
+    pub const NONE: Self = {
+        assert!(!C::DEFERS || C::EXACT >= QUICK_SIZES, "a size that has a quick list has a list of its own");
+        assert!(!(C::DEFERS && C::CHECKED), "what waits has no edges, by which a checked heap tells a block's size");
+        Self { lists: HeapLists::NONE, granules: 0, deferred: WaitingBlocks::NONE }
+    };
 
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
@@ -50,6 +54,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.lists.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(Self::FIRST)));
         self.lists.heads = memory.moved(heads);
         self.lists.edges = memory.moved(HeapLists::<C>::BEFORE.wrapping_sub(Self::FIRST / 8));
+        if !C::ONE_PATH {
+            self.lists.set_last(lists);
+        }
         self.granules = granules - tables;
         if C::DEFERS {
             self.deferred.start([Self::FIRST, self.end()]);
@@ -58,7 +65,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             self.flip(self.end());
             self.attach(Self::FIRST, self.end());
         } else {
-            self.free_at_once(Self::FIRST, self.granules);
+            self.free_apart(Self::FIRST, self.granules);
         }
         true
     }

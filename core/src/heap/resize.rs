@@ -13,7 +13,8 @@ impl<C: HeapConfig> HeapRegion<C> {
         let end = at + old;
         if new <= old {
             if new < old {
-                self.free(at + new, old - new, 1);
+                let rest = [at + new, old - new];
+                if C::DEFERS { self.free_deferred(rest[0], rest[1]) } else { self.free_apart(rest[0], rest[1]) }
             }
             return true;
         }

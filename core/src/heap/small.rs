@@ -23,19 +23,31 @@ impl<C: HeapConfig> HeapRegion<C> {
         let mask = align - 1;
         // A free block of so many granules more contains `size` granules from an aligned start on. Neither is above 2^29
         // on 32 bits, 2^61 on 64, so the sum cannot overflow.
-        let list = self.find_small(size + mask / Self::GRANULE)?;
-        let from = self.lists.first(list);
-        let to = from + self.detach(from);
-        let memory = self.lists.memory;
-        let address = memory.address().wrapping_add(Self::offset(from));
-        let aligned = (address.wrapping_add(mask) & !mask).wrapping_sub(memory.address());
-        let at = aligned / Self::GRANULE;
-        let end = at + size;
-        self.flip(end);
-        self.attach(end, to);
-        self.flip(at);
-        self.attach(from, at);
-        Some(memory.pointer(aligned))
+        let own = HeapLists::<C>::list(size);
+        let mut list = HeapLists::<C>::list(size + mask / Self::GRANULE - 1) + 1;
+        loop {
+            let from = self.first_from(list);
+            if from != 0 {
+                let memory = self.lists.memory;
+                let address = memory.address().wrapping_add(Self::offset(from));
+                let aligned = (address.wrapping_add(mask) & !mask).wrapping_sub(memory.address());
+                let (at, to) = (aligned / Self::GRANULE, from + self.lists.size(from));
+                let end = at + size;
+                if end <= to {
+                    self.detach(from);
+                    self.flip(end);
+                    self.attach(end, to);
+                    self.flip(at);
+                    self.attach(from, at);
+                    return Some(memory.pointer(aligned));
+                }
+            }
+            // The request would be refused: the first block from its own list on may have room for it.
+            if list == own {
+                return None;
+            }
+            list = own;
+        }
     }
 
     /// Frees the block of `size` granules at `at`, merged with its neighbours.
@@ -53,19 +65,17 @@ impl<C: HeapConfig> HeapRegion<C> {
         self.attach(from, to);
     }
 
-    /// The first list whose blocks all have at least `size` granules, which may be more than the region has, and which is
-    /// not empty.
+    /// The first block of the first list from one on, which may be above all, that is not empty; 0 for none.
     #[inline(always)]
-    fn find_small(&self, size: usize) -> Option<usize> {
-        let mut list = HeapLists::<C>::list(size - 1) + 1;
+    fn first_from(&self, mut list: usize) -> usize {
         while list < Self::FIRST {
             let bits = self.lists.edges.load::<usize>(list / WORD * size_of::<usize>()) >> (list % WORD);
             if bits != 0 {
-                return Some(list + bits.trailing_zeros() as usize);
+                return self.lists.first(list + bits.trailing_zeros() as usize);
             }
             list = (list | (WORD - 1)) + 1;
         }
-        None
+        0
     }
 
     /// Adds a free block, whose edges are set, to its list; does nothing for one of no granules.

@@ -4,6 +4,7 @@
 use crate::world::cut;
 use crate::world::ground::Ground;
 use std::alloc::Layout;
+use std::ptr::NonNull;
 use terrace_core::heap::{Fast, HeaderHeap, HeapConfig, Narrow, Packed, RegionHeap, Small, Wide};
 
 const LAYOUT: Layout = Layout::new::<[u64; 4]>();
@@ -56,6 +57,43 @@ fn a_record_that_was_written_over_is_found_and_leads_nowhere() {
         broken::<Small<Wide>>(garbage, 2);
         broken::<Fast<Packed>>(garbage, 1);
     }
+}
+
+/// A heap over memory that ends where its allocation ends, with every second of `N` blocks of 16 bytes freed.
+fn every_second_freed<C: HeapConfig, const N: usize>(memory: &mut [u64; 256]) -> (RegionHeap<C>, [NonNull<u8>; N]) {
+    let mut heap = RegionHeap::<C>::empty();
+    // SAFETY: the memory outlives the heap, and nothing else uses it.
+    unsafe { heap.add_region(NonNull::from(&mut *memory).cast(), size_of_val(memory)) }.expect("large enough");
+    let blocks = [(); N].map(|()| heap.allocate(Layout::new::<[u64; 2]>()).expect("room"));
+    for block in blocks.iter().step_by(2) {
+        // SAFETY: live; the tests write into it once more, which is the bug that is looked for.
+        unsafe { heap.free(*block, Layout::new::<[u64; 2]>()) }.expect("live");
+    }
+    (heap, blocks)
+}
+
+#[test]
+fn a_link_to_the_last_place_is_not_followed_behind_the_region() {
+    let mut memory = Box::new([0; 256]);
+    let (heap, blocks) = every_second_freed::<Small<Packed>, 5>(&mut memory);
+    let free = heap.usage().free;
+    for place in 0..1024_u32 {
+        // SAFETY: the link to the next block is the first word of a free block of this heap.
+        unsafe { blocks[2].cast::<u32>().write(place) };
+        assert!(heap.check().is_err() || heap.usage().free == free, "{place}");
+    }
+}
+
+#[test]
+fn merging_comes_to_an_end_when_links_between_blocks_that_wait_are_gone() {
+    let mut memory = Box::new([0; 256]);
+    let (mut heap, blocks) = every_second_freed::<Fast<Narrow>, 40>(&mut memory);
+    for block in blocks.iter().step_by(2) {
+        // SAFETY: freed memory of this heap, which writes there too, but not now.
+        unsafe { block.write_bytes(0, 16) };
+    }
+    heap.merge();
+    assert!(heap.allocate(Layout::new::<[u64; 200]>()).is_none(), "and so does a request that merges");
 }
 
 #[test]

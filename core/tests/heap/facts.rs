@@ -214,6 +214,30 @@ fn a_hole_that_only_just_fits_an_aligned_block_is_found() {
     }
 }
 
+#[test]
+fn a_hole_of_exactly_an_aligned_blocks_size_is_found_before_a_refusal() {
+    each(|shadow, granule| {
+        let aligned = Layout::from_size_align(5 * granule, 512).expect("small");
+        let block = shadow.allocate(aligned).expect("room");
+        shadow.take_rest(0);
+        free(shadow, block);
+        assert_eq!(shadow.allocate(aligned), Some(block));
+    });
+}
+
+#[test]
+fn a_request_of_the_largest_free_block_is_served_after_a_refusal_too() {
+    each(|shadow, _| {
+        for _ in 0..2 {
+            let largest = shadow.heap.usage().largest_free;
+            assert_eq!(shadow.allocate(layout(largest + 1)), None);
+            let block = shadow.allocate(layout(largest)).expect("one block of that size is free");
+            assert_eq!(shadow.heap.usage().free, 0);
+            free(shadow, block);
+        }
+    });
+}
+
 /// A heap that defers, with 64 KiB: 8192 granules of 8 bytes, so that 15 blocks may wait.
 fn deferring() -> Shadow {
     Shadow::with(Kind::plain::<Fast<Packed>, 1>(), 64 << 10)

@@ -73,7 +73,7 @@ pub fn run(options: &Options, report: &mut Report) {
     print_table(&rows);
     if let Some(bytes) = small {
         println!(
-            "\nC's init, malloc and free alone, opt-level s, on {}: {bytes} bytes of .text and .rodata.",
+            "\nC's init, malloc and free alone, opt-level z, on {}: {bytes} bytes of .text and .rodata.",
             c::TARGET
         );
     }
