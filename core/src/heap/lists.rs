@@ -61,8 +61,9 @@ impl<C: HeapConfig> HeapLists<C> {
         config: PhantomData,
     };
 
-    /// Number of words of the bitmap of lists, for the largest region and the word that ends it; one path looks for the end
-    /// itself.
+    /// Number of words of the bitmap of lists, for the largest region and the word that ends it.
+    ///
+    /// Where one path serves all requests, no word ends it.
     pub const MAP: usize = words(C::Records::SIZE_BITS, C::EXACT) + if C::ONE_PATH { 0 } else { 1 };
     /// The lowest place of a block, above the number of any list.
     pub const FIRST: usize = if C::ONE_PATH { Self::MAP * WORD } else { LISTS };
