@@ -1,6 +1,6 @@
 //! `defmt::Format` for errors that wrap types of the core, which does not depend on `defmt`.
 //!
-//! Promises upward: the same text as `Display`, which the target sends as an index into a table on the host.
+//! Promises upward: what `Display` says, which the target sends as an index into a table on the host.
 //! Asks from below: the logger that the firmware links.
 
 use defmt::{Format, Formatter, write};
@@ -19,7 +19,11 @@ impl Format for InitError {
                 write!(f, "too small: nothing would be left beside the region's tables")
             }
             Self::Region(RegionError::TooLarge { max }) => {
-                write!(f, "too large: a region of this heap has at most {=usize} bytes; add it in parts", max);
+                write!(
+                    f,
+                    "too large: a region of this heap has at most {=usize} bytes; add it in parts, or use wider records",
+                    max
+                );
             }
             Self::Region(RegionError::Overlaps) => write!(f, "overlaps a region that this heap has already"),
             Self::Region(RegionError::TooMany) => {

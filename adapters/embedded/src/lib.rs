@@ -61,8 +61,8 @@ pub use stats::LowWaterMark;
 pub use stats::{HeapCounters, HeapStats};
 pub use tasks::{CurrentTask, NoTasks, TaskAccounts, TaskTable, TaskUsage};
 pub use terrace_core::heap::{
-    Bounded, Checked, Fast, HeaderHeap, HeapConfig, HeapUsage, Narrow, Packed, Records, RegionError, RegionHeap, Small,
-    Wide,
+    Bounded, Checked, Fast, Fastest, HeaderHeap, HeapConfig, HeapUsage, MOST_MERGED, Narrow, Native, Packed, Records,
+    RegionError, RegionHeap, Small, Wide,
 };
 pub use terrace_core::{FreeError, Violation};
 

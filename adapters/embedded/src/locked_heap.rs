@@ -65,7 +65,10 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
 
     /// Allocates a block. `None`: no free block is large enough, or the layout's size is 0.
     ///
-    /// O(1). A request that would fail first completes all deferred frees, O(1) each, and then runs the hook.
+    /// A request just below the largest free block may be refused: see [`RegionHeap::allocate`](crate::RegionHeap::allocate).
+    ///
+    /// O(1). A request that would fail first merges what waits ([`Fast`](crate::Fast) only; O(such blocks)), completes all
+    /// deferred frees, O(1) each, and then runs the hook.
     ///
     /// ```
     /// # #[cfg(feature = "critical-section")] {
@@ -121,7 +124,9 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
         }
     }
 
-    /// Frees a block, in whichever region it lies. O(1) with one region, else O(regions).
+    /// Frees a block, in whichever region it lies.
+    ///
+    /// O(1) with one region, else O(regions); with [`Checked`](crate::Checked) O(size of the block) more.
     ///
     /// # Safety
     /// This heap must have allocated the block, and `layout` must be that of the request or of the last resize. The
@@ -203,12 +208,39 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
         (0..Q::CAPACITY).take_while(|_| self.locked(|state| state.drain(&self.queue, 1)) == 1).count()
     }
 
+    /// Merges the freed blocks that wait for a request of their size, in a heap with [`Fast`](crate::Fast).
+    ///
+    /// For an idle loop, or before [`LockedHeap::stats`], which counts blocks as they are. O(such blocks), at most 128 a
+    /// region; the lock is released after each region.
+    ///
+    /// ```
+    /// # #[cfg(feature = "critical-section")] {
+    /// # use terrace_embedded::{Fast, FirmwareHeap, heap_arena};
+    /// # static HEAP: FirmwareHeap<Fast> = FirmwareHeap::empty();
+    /// # heap_arena!(HEAP, 65536)?;
+    /// let layout = core::alloc::Layout::new::<[u64; 8]>();
+    /// let blocks = [(); 9].map(|()| HEAP.allocate(layout).expect("room"));
+    /// // Every second block first.
+    /// for i in [0, 2, 4, 6, 8, 1, 3, 5, 7] {
+    ///     // SAFETY: live, and used no more.
+    ///     unsafe { HEAP.free(blocks[i], layout) };
+    /// }
+    /// assert!(HEAP.stats().free_blocks > 1);
+    /// HEAP.merge();
+    /// assert_eq!(HEAP.stats().free_blocks, 1);
+    /// # }
+    /// # Ok::<(), terrace_embedded::InitError>(())
+    /// ```
+    pub fn merge(&self) {
+        (0..REGIONS).for_each(|region| self.locked(|state| state.regions.merge(region)));
+    }
+
     /// Resizes a block, in place or by moving it with its contents.
     ///
     /// `None`: no room, a size of 0, or a refused block; the block is unchanged.
     ///
     /// A block that moves stays in its region if there is room, and else goes where a request would. A block of more than 256
-    /// bytes that moves is copied without the lock, unless it fits only where its old and new place overlap.
+    /// bytes that moves is copied without the lock, unless there was no room before deferred frees were completed.
     ///
     /// # Safety
     /// This heap must have allocated the block with this layout; it must be live, and not be used during the call. Of a block

@@ -38,6 +38,9 @@ pub trait RegionOf {
     /// Whether the region contains an address.
     fn contains(&self, address: NonNull<u8>) -> bool;
 
+    /// Merges what waits.
+    fn merge(&mut self);
+
     /// The region's bytes by use. O(free blocks).
     fn usage(&self) -> HeapUsage;
 
@@ -61,6 +64,10 @@ macro_rules! region_of {
             #[inline(always)]
             fn contains(&self, address: NonNull<u8>) -> bool {
                 $heap::contains(self, address)
+            }
+
+            fn merge(&mut self) {
+                $heap::merge(self);
             }
 
             fn usage(&self) -> HeapUsage {
@@ -172,6 +179,13 @@ impl<H: RegionOf, const N: usize> RegionSet<H, N> {
     /// Whether a region contains an address, outside its tables.
     pub fn contains(&self, address: NonNull<u8>) -> bool {
         self.entries.iter().any(|entry| entry.heap.contains(address))
+    }
+
+    /// Merges what waits in one of the regions.
+    pub fn merge(&mut self, region: usize) {
+        if let Some(entry) = self.entries.get_mut(region) {
+            entry.heap.merge();
+        }
     }
 
     /// The bytes by use of all regions with these capabilities; of `largest_free` the largest.

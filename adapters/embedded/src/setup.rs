@@ -169,7 +169,7 @@ impl<L: Lock, C: HeapConfig, const REGIONS: usize, Q: DeferQueue, T: TaskAccount
     /// Sets the hook that runs when the heap refuses a free or a resize. It runs without the lock.
     ///
     /// The heap refuses a double free, a foreign pointer, and a wrong layout, as far as it recognises them.
-    /// `C` decides what is recognised: [`Checked`](crate::Checked) all of them, until the memory is allocated again; other
+    /// `C` decides what is recognised: [`Checked`](crate::Checked) all of them (sizes by granules), until the memory is allocated again; other
     /// heaps only foreign pointers, and only with several regions or a [`TaskTable`](crate::TaskTable).
     ///
     /// ```

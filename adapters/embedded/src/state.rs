@@ -70,12 +70,18 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         let block = if REGIONS == 1 && want.is_none() {
             self.regions.first()?.allocate(whole)?
         } else {
-            self.regions.first_of(self.want(want), |heap| heap.allocate(whole))?
+            let want = self.want(want);
+            let unmerged = self.regions.first_of(want, |heap| heap.allocate_unmerged(whole));
+            match unmerged {
+                // Only now is it worth the time to merge what waits in the regions.
+                None if C::DEFERS => self.regions.first_of(want, |heap| heap.allocate(whole))?,
+                block => block?,
+            }
         };
         Some(self.handed_out(block, layout, owner))
     }
 
-    /// As [`State::allocate`], but places the block where it can grow further in place.
+    /// As [`State::allocate`], for a block that has no room to grow.
     ///
     /// The region of `near` is tried first.
     pub fn allocate_to_grow(

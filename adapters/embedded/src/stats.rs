@@ -114,7 +114,9 @@ pub struct HeapStats {
     pub live: usize,
     /// Bytes of free blocks.
     pub free: usize,
-    /// Bytes of the largest free block.
+    /// Bytes of the largest free block; not every request just below it is served.
+    ///
+    /// See [`RegionHeap::allocate`](crate::RegionHeap::allocate).
     pub largest_free: usize,
     /// Number of free blocks.
     pub free_blocks: usize,

@@ -1,11 +1,12 @@
 //! Allocating blocks in a region.
 //!
 //! Promises upward: fails only if no free block is as large as the smallest size of the first list in which all blocks
-//! fit (for an alignment above the granule: of size plus alignment), everything merged; the number of steps is bounded.
+//! fit (for an alignment above the granule: of size plus alignment), everything merged, and the first block of the list
+//! that may have a fitting one is too small; the number of steps is bounded.
 //! Asks from below: [`HeapRegion`].
 //!
-//! A request takes the first block of the first list whose blocks are all large enough; what remains becomes a free
-//! block. In a heap that defers it takes, before that: a block of its size that waits; a block in a list of exactly its
+//! A request takes the first block of the first list whose blocks are all large enough, or, before a refusal, of its own
+//! list; what remains becomes a free block. In a heap that defers it takes, before that: a block of its size that waits; a block in a list of exactly its
 //! size; the front of the victim; the front of the run. What remains of a block becomes the victim if it is larger.
 
 use core::mem::replace;

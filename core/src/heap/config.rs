@@ -66,8 +66,7 @@ impl<R: Records> HeapConfig for Fast<R> {
 
 /// The profile for the worst case, and for the most use of the memory: a freed block is merged at once.
 ///
-/// A request searches only lists whose blocks are all large enough, so a request of 128 granules or more that is just
-/// below the largest free block may be refused.
+/// Sizes below 128 granules are found exactly; see [`RegionHeap::allocate`](super::RegionHeap::allocate) for larger ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded<R = Native>(PhantomData<R>);
 

@@ -1,18 +1,18 @@
 //! The heap for firmware: blocks without headers, and records of free blocks inside the free memory.
 //!
 //! Promises upward: every call takes a bounded number of instructions (see `docs/benchmarks.md`); the overhead of a
-//! block is its rounding to granules and one bit a granule; adjacent free blocks merge at once; a request fails only if
-//! no free block is as large as the smallest size of the first list in which all blocks fit.
+//! block is its rounding to granules (of 8 or 16 bytes) and one bit a granule; adjacent free blocks merge at once, or, in
+//! [`Fast`], later; a request is served if a free block is larger by an eighth, and at an alignment by that too.
 //! Asks from below: memory that no other code accesses; each free must be of a live block, with its layout.
 //!
 //! ```text
 //! Rust passes the layout when it frees, so a block needs no header:
 //!
-//!   lists |tables | live   | free   | live | live   | free       | live | victim .........................|
-//!     |                    | size                   | size
-//!     |                    | next, prev             | next, prev            small requests are cut from
-//!     |                    |    size|               |        size|          its front: no list, no search
-//!     +--------------------^------------------------^
+//!   | tables        | live   | free   | live | live   | free       | live | victim .........................|
+//!   | bits  heads   |        | size                   | size
+//!   |         |     |        | next, prev             | next, prev            `Fast` cuts small requests from
+//!   |         |     |        |    size|               |        size|          its front: no list, no search
+//!             +--------------^------------------------^
 //!   one bit for each granule is set where a free block starts or ends: allocating and freeing flip two bits
 //! ```
 //!
@@ -118,7 +118,9 @@ pub struct HeapUsage {
     pub live: usize,
     /// Bytes of free blocks.
     pub free: usize,
-    /// Bytes of the largest free block.
+    /// Bytes of the largest free block; not every request just below it is served.
+    ///
+    /// See [`RegionHeap::allocate`].
     pub largest_free: usize,
     /// Number of free blocks.
     pub free_blocks: usize,
@@ -170,23 +172,35 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     }
 
     /// Allocates a block; `None` if no free block is large enough, or the layout has size 0.
+    ///
+    /// A list holds blocks that differ by up to an eighth, of which only the first is looked at. A request that is up to
+    /// an eighth smaller than a free block may therefore be refused, if no larger one is free; and one at an alignment
+    /// above the granule although it fits into a free block.
     #[inline]
     pub fn allocate(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let block = self.allocate_unmerged(layout);
+        if C::DEFERS && block.is_none() { self.allocate_merged(layout) } else { block }
+    }
+
+    /// Allocates a block, but does not merge what waits; see [`RegionHeap::merge`].
+    ///
+    /// For a program that would rather ask another heap before it spends the time.
+    #[inline(always)]
+    pub fn allocate_unmerged(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         let size = HeapRegion::<C>::granules(layout.size());
-        let block = if REGIONS == 1 {
+        if REGIONS == 1 {
             self.regions.first_mut()?.allocate_block(size, layout.align())
         } else {
             self.regions.iter_mut().find_map(|region| region.allocate_block(size, layout.align()))
-        };
-        if C::DEFERS && block.is_none() { self.allocate_merged(size, layout.align()) } else { block }
+        }
     }
 
     /// Allocates after all that waits was merged.
     #[cold]
     #[inline(never)]
-    fn allocate_merged(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
+    fn allocate_merged(&mut self, layout: Layout) -> Option<NonNull<u8>> {
         self.merge();
-        self.regions.iter_mut().find_map(|region| region.allocate_block(size, align))
+        self.allocate_unmerged(layout)
     }
 
     /// Frees a block.

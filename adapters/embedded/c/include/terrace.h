@@ -33,7 +33,7 @@ extern "C" {
 enum terrace_result {
     TERRACE_OK = 0,
     TERRACE_NULL = 1,      /* the address is null: is the linker script's symbol right? */
-    TERRACE_TOO_SMALL = 2, /* no room for blocks beside the region's tables (some 200 bytes, and 1.6 %) */
+    TERRACE_TOO_SMALL = 2, /* no room for blocks beside the region's tables (some 400 bytes, and 1.6 %) */
     TERRACE_TOO_LARGE = 3, /* more than 512 KiB on 32 bits, 32 GiB on 64: add it in parts, or build with --features wide */
     TERRACE_OVERLAPS = 4,  /* the region overlaps one that the heap has */
     TERRACE_TOO_MANY = 5,  /* all four regions are in use */
@@ -106,7 +106,7 @@ struct terrace_stats {
     size_t tables;       /* of the regions' tables */
     size_t live;         /* of live blocks, with their headers, in whole granules of 8 bytes (wide: 16) */
     size_t free;         /* of free blocks */
-    size_t largest_free; /* of the largest free block; a request needs two words more than its size */
+    size_t largest_free; /* of the largest free block; a request needs two words and up to 8 bytes more than its size */
     size_t free_blocks;  /* number of free blocks */
     size_t requested;    /* of live blocks, by their requests */
     size_t peak;         /* the highest value of `requested` */

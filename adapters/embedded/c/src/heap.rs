@@ -196,6 +196,10 @@ impl State {
             return None;
         }
         let heap = self.heap_of(block)?;
+        // A region may end inside what looks like a header.
+        if !heap.contains(NonNull::new(block.as_ptr().wrapping_sub(1))?) {
+            return None;
+        }
         // SAFETY: the header lies in the heap's memory, as `heap_of` found.
         let size = unsafe { heap.size_of(block) };
         // `HeaderHeap` has the lead in the word before the block; the C test of a block that changes its region holds it to that.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use terrace_embedded::{Bounded, Checked, FirmwareHeap, FreeError, HeapConfig, MemoryCaps, Small, heap_arena};
+use terrace_embedded::{Bounded, Checked, Fast, FirmwareHeap, FreeError, HeapConfig, MemoryCaps, Small, heap_arena};
 
 const INTERNAL: MemoryCaps = MemoryCaps::INTERNAL;
 const EXTERNAL: MemoryCaps = MemoryCaps::EXTERNAL;
@@ -44,6 +44,23 @@ fn a_request_goes_to_the_first_region_that_has_what_it_needs() {
     // SAFETY: live, and used no more.
     [outside, inside].into_iter().for_each(|block| unsafe { heap.free(block, layout(100)) });
     assert_eq!((heap.stats().live, heap.usage_of(MemoryCaps::ANY).free_blocks, heap.counters().refused), (0, 2, 0));
+}
+
+#[test]
+fn what_waits_is_merged_only_if_no_region_can_serve_without() {
+    let heap: FirmwareHeap<Fast, 2> = FirmwareHeap::empty();
+    add(&heap, 65_536, INTERNAL);
+    add(&heap, 65_536, EXTERNAL);
+    let blocks: Vec<_> = (0..).map_while(|_| heap.allocate_in(layout(96), &[INTERNAL])).collect();
+    // Eight blocks, as many as wait in a region of this size.
+    // SAFETY: live, and used no more.
+    blocks.iter().step_by(200).for_each(|&block| unsafe { heap.free(block, layout(96)) });
+    blocks.iter().skip(1).step_by(200).for_each(|&block| unsafe { heap.free(block, layout(96)) });
+    let waiting = heap.usage_of(INTERNAL).free_blocks;
+    heap.allocate(layout(150)).expect("the other region has room");
+    assert_eq!(heap.usage_of(INTERNAL).free_blocks, waiting, "pairs of neighbours still wait");
+    heap.allocate_in(layout(150), &[INTERNAL]).expect("a pair, merged");
+    assert!(heap.usage_of(INTERNAL).free_blocks < waiting);
 }
 
 #[test]
