@@ -35,7 +35,10 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// Allocates `size` granules, aligned to `align` bytes, from a list.
     #[inline(always)]
     fn allocate(&mut self, size: usize, align: usize) -> Option<NonNull<u8>> {
-        if C::ONE_PATH || align > Self::GRANULE {
+        if C::ONE_PATH {
+            return self.allocate_small(size, align);
+        }
+        if align > Self::GRANULE {
             return self.allocate_aligned(size, align);
         }
         self.allocate_listed(size)

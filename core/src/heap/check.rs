@@ -1,6 +1,6 @@
 //! The usage of a heap, and the check of its invariants.
 
-use super::bins::{LISTS, WORD};
+use super::bins::WORD;
 use super::config::HeapConfig;
 use super::deferred::QUICK_SIZES;
 use super::lists::HeapLists;
@@ -45,7 +45,7 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Whether a block of `size` granules can start at `at`.
     pub fn is_place(&self, at: usize, size: usize) -> bool {
-        LISTS <= at && at < self.end() && size <= self.end() - at
+        Self::FIRST <= at && at < self.end() && size <= self.end() - at
     }
 
     /// The size of the block in a list at a place of the region; of the last one 1, as nothing else is possible there.
@@ -82,7 +82,7 @@ impl<C: HeapConfig> HeapRegion<C> {
             return Ok(());
         }
         ensure(
-            self.lists.has(self.lists.last * WORD),
+            C::ONE_PATH || self.lists.has(self.lists.last * WORD),
             "a word that is not 0 ends the bitmap of lists",
             self.lists.last,
         )?;
@@ -90,14 +90,14 @@ impl<C: HeapConfig> HeapRegion<C> {
         for list in 1..=HeapLists::<C>::list(self.granules) {
             edges += 2 * self.check_list(list)?;
         }
-        let set = (LISTS..=self.end()).filter(|&at| self.lists.edge(at)).count();
+        let set = (Self::FIRST..=self.end()).filter(|&at| self.lists.edge(at)).count();
         ensure(set == edges, "a free block in a list has two edges, and nothing else has any", set)?;
         if C::DEFERS { self.check_deferred() } else { Ok(()) }
     }
 
     fn check_deferred(&self) -> Result<(), Violation> {
         for [from, to] in [self.deferred.victim, self.deferred.run] {
-            let inside = from == to || LISTS <= from && from < to && to <= self.end();
+            let inside = from == to || Self::FIRST <= from && from < to && to <= self.end();
             ensure(inside, "the victim and the run lie in the region, after the tables", from)?;
         }
         let mut waiting = 0;
@@ -124,7 +124,7 @@ impl<C: HeapConfig> HeapRegion<C> {
         ensure(self.lists.has(list) == (at != 0), "a list's bit is set iff it holds something", list)?;
         while at != 0 {
             // A record may be corrupt: bounds are checked before any read, so that all reads are in the region.
-            ensure(LISTS <= at && at < self.end(), "a free block starts in the region", at)?;
+            ensure(Self::FIRST <= at && at < self.end(), "a free block starts in the region", at)?;
             let size = self.size_of(at);
             let (next, prev) = C::Records::links(self.lists.memory, at);
             ensure(size > 0 && size <= self.end() - at, "a free block lies in the region", at)?;

@@ -14,7 +14,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         if C::DEFERS && align <= Self::GRANULE {
             return self.free_deferred(at, size);
         }
-        if C::ONE_PATH || C::DEFERS || cfg!(target_pointer_width = "64") {
+        if C::ONE_PATH {
+            self.free_small(at, size)
+        } else if C::DEFERS || cfg!(target_pointer_width = "64") {
             self.free_apart(at, size)
         } else {
             self.free_at_once(at, size)
@@ -24,6 +26,9 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// [`HeapRegion::free_at_once`] as a function of its own.
     #[inline(never)]
     pub fn free_apart(&mut self, at: usize, size: usize) {
+        if C::ONE_PATH {
+            return self.free_small(at, size);
+        }
         self.free_at_once(at, size);
     }
 

@@ -62,7 +62,16 @@ impl<C: HeapConfig> HeapLists<C> {
     };
 
     /// Number of words of the bitmap of lists, for the largest region and the word that ends it.
-    pub const MAP: usize = words(C::Records::SIZE_BITS, C::EXACT) + 1;
+    ///
+    /// Where one path serves all requests, no word ends it.
+    pub const MAP: usize = words(C::Records::SIZE_BITS, C::EXACT) + if C::ONE_PATH { 0 } else { 1 };
+    /// The lowest place of a block, above the number of any list.
+    pub const FIRST: usize = if C::ONE_PATH { Self::MAP * WORD } else { LISTS };
+    /// Bytes of the tables before the edges.
+    ///
+    /// Where one path serves all requests, bit `i` of the bitmap of lists is bit `i` of the table of edges, so that one
+    /// function flips both.
+    pub const BEFORE: usize = if C::ONE_PATH { Self::FIRST / 8 } else { 0 };
     /// Number of quick lists, the one of size 0 included.
     pub const QUICK: usize = if C::DEFERS { QUICK_SIZES } else { 0 };
 
@@ -75,7 +84,7 @@ impl<C: HeapConfig> HeapLists<C> {
     /// Flips the edge bit at a place.
     #[inline(always)]
     pub fn flip(self, at: usize) {
-        self.flip_bit(self.edges, at);
+        flip(self.edges, at);
     }
 
     /// Flips the edges at both ends of a block of `size` granules.
@@ -91,7 +100,7 @@ impl<C: HeapConfig> HeapLists<C> {
             let (set, start) = ((word & both) as usize, 1 << (at % 8));
             return (set != 0).then_some([set & start, set & !start]);
         }
-        let ends = [self.flip_bit(self.edges, at), self.flip_bit(self.edges, at + size)];
+        let ends = [flip(self.edges, at), flip(self.edges, at + size)];
         (ends != [0; 2]).then_some(ends)
     }
 
@@ -146,7 +155,7 @@ impl<C: HeapConfig> HeapLists<C> {
         if next != 0 {
             C::Records::set_prev(self.memory, next, prev);
         }
-        if prev >= LISTS {
+        if prev >= Self::FIRST {
             return C::Records::set_next(self.memory, prev, next);
         }
         C::Records::set_head(self.heads, Self::QUICK + prev, next);
@@ -179,11 +188,6 @@ impl<C: HeapConfig> HeapLists<C> {
         let at = self.first(list);
         // All blocks of an exact list have one size.
         let size = if list < C::EXACT { list } else { C::Records::size(self.memory, at) };
-        if C::ONE_PATH {
-            // The same, in code that is there anyway.
-            self.unlink(at);
-            return [at, at + size];
-        }
         let (next, _) = C::Records::links(self.memory, at);
         C::Records::set_head(self.heads, Self::QUICK + list, next);
         if next == 0 {
@@ -214,6 +218,9 @@ impl<C: HeapConfig> HeapLists<C> {
 
     /// Whether the bitmap says that a list is not empty.
     pub fn has(self, list: usize) -> bool {
+        if C::ONE_PATH {
+            return self.edge(list);
+        }
         self.heads.load::<usize>(Self::map(list / WORD)) >> (list % WORD) & 1 != 0
     }
 
@@ -226,13 +233,7 @@ impl<C: HeapConfig> HeapLists<C> {
     /// Flips a list's bit in the bitmap of lists.
     #[inline(always)]
     fn flip_map(self, list: usize) {
-        self.flip_bit(self.heads.moved(Self::map(0)), list % LISTS.next_power_of_two());
-    }
-
-    /// Flips a bit; returns non-zero if it was set.
-    #[inline(always)]
-    fn flip_bit(self, table: HeapMemory, at: usize) -> usize {
-        if C::ONE_PATH { flip_apart(table, at) } else { flip(table, at) }
+        flip(self.heads.moved(Self::map(0)), list % LISTS.next_power_of_two());
     }
 
     /// The first list whose blocks all have at least `size` granules and which is not empty.
@@ -240,7 +241,7 @@ impl<C: HeapConfig> HeapLists<C> {
     /// The size must not be 0, and not be above that of the region.
     #[inline(always)]
     pub fn find_list(self, size: usize) -> Option<usize> {
-        self.find_from(if C::ONE_PATH { Self::list(size - 1) + 1 } else { ceil_bin(size, C::EXACT) })
+        self.find_from(ceil_bin(size, C::EXACT))
     }
 
     /// The first list that is not empty, from one on; at most one behind the last of the region.
@@ -319,10 +320,4 @@ pub fn flip(table: HeapMemory, at: usize) -> usize {
     let (word, bit): (usize, _) = (table.load(word_of(at)), 1 << (at % WORD));
     table.store(word_of(at), word ^ bit);
     word & bit
-}
-
-/// [`flip`] as a function of its own, for less code.
-#[inline(never)]
-fn flip_apart(table: HeapMemory, at: usize) -> usize {
-    flip(table, at)
 }

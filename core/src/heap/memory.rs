@@ -12,6 +12,8 @@ use core::ptr::NonNull;
 /// Every bit pattern must be a valid value, and there must be no padding.
 pub unsafe trait Plain: Copy {}
 // SAFETY: every bit pattern is a value of an unsigned integer.
+unsafe impl Plain for u8 {}
+// SAFETY: every bit pattern is a value of an unsigned integer.
 unsafe impl Plain for u16 {}
 // SAFETY: every bit pattern is a value of an unsigned integer.
 unsafe impl Plain for u32 {}

@@ -31,6 +31,7 @@ mod memory;
 mod records;
 mod region;
 mod resize;
+mod small;
 
 pub use config::{Bounded, Checked, Fast, Fastest, HeapConfig, Native, Small};
 pub use deferred::MOST_MERGED;
@@ -143,25 +144,31 @@ impl<C: HeapConfig, const REGIONS: usize> RegionHeap<C, REGIONS> {
     /// blocks may access them.
     pub unsafe fn add_region(&mut self, start: NonNull<u8>, bytes: usize) -> Result<(), RegionError> {
         let from = start.addr().get();
-        let last = bytes.checked_sub(1).and_then(|more| from.checked_add(more)).ok_or(RegionError::TooSmall)?;
+        // No memory reaches past the last address.
+        let end = from.checked_add(bytes).ok_or(RegionError::TooSmall)?;
         let skip = from.wrapping_neg() % HeapRegion::<C>::GRANULE.max(size_of::<u64>());
-        let granules = bytes.saturating_sub(skip) / HeapRegion::<C>::GRANULE;
+        if bytes <= skip {
+            return Err(RegionError::TooSmall);
+        }
+        let granules = (bytes - skip) / HeapRegion::<C>::GRANULE;
         if granules > C::Records::MAX_GRANULES {
             return Err(RegionError::TooLarge {
                 max: C::Records::MAX_GRANULES.saturating_mul(HeapRegion::<C>::GRANULE),
             });
         }
-        for region in &mut self.regions {
-            if region.granules == 0 {
-                // SAFETY: the caller promised exclusive access; the region accesses no granule from `granules` on.
-                let memory = unsafe { HeapMemory::new(start) }.moved(skip);
-                return if region.initialize(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) };
-            }
-            if from <= region.last_address() && region.start_address() <= last {
+        let mut used = 0;
+        while let Some(region) = self.regions.get(used)
+            && region.granules > 0
+        {
+            if REGIONS > 1 && from <= region.last_address() && region.start_address() < end {
                 return Err(RegionError::Overlaps);
             }
+            used += 1;
         }
-        Err(RegionError::TooMany)
+        let region = self.regions.get_mut(used).ok_or(RegionError::TooMany)?;
+        // SAFETY: the caller promised exclusive access; the region accesses no granule from `granules` on.
+        let memory = unsafe { HeapMemory::new(start) }.moved(skip);
+        if region.initialize(memory, granules) { Ok(()) } else { Err(RegionError::TooSmall) }
     }
 
     /// Allocates a block; `None` if no free block is large enough, or the layout has size 0.

@@ -5,14 +5,13 @@
 
 use core::ptr::NonNull;
 
-use super::bins::LISTS;
 use super::config::HeapConfig;
 use super::deferred::{QUICK_SIZES, WaitingBlocks};
 use super::lists::{HeapLists, any, bit, flip, table};
 use super::memory::HeapMemory;
 use super::records::Records;
 
-/// A region of a heap. Places and sizes are in granules; the lowest place of a block is [`LISTS`].
+/// A region of a heap. Places and sizes are in granules.
 #[derive(Debug)]
 pub struct HeapRegion<C> {
     /// The lists of free blocks.
@@ -33,6 +32,9 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Bytes of a granule.
     pub const GRANULE: usize = 1 << C::Records::GRANULE;
+    /// The lowest place of a block.
+    pub const FIRST: usize = HeapLists::<C>::FIRST;
+
     /// Initializes the tables in memory of `granules` granules; the rest becomes free.
     ///
     /// Returns false, without effect, if the tables leave no granule. `memory` must be aligned to the granule and to 8.
@@ -40,22 +42,30 @@ impl<C: HeapConfig> HeapRegion<C> {
         let bits = if C::CHECKED { 2 * table(granules) } else { table(granules) };
         let heads = bits + HeapLists::<C>::MAP * size_of::<usize>();
         let lists = HeapLists::<C>::list(granules) + 1;
-        let tables = (heads + (HeapLists::<C>::QUICK + lists) * C::Records::HEAD_BYTES).div_ceil(Self::GRANULE);
+        // Rounded up in fewer instructions than `div_ceil` takes: the sum cannot overflow.
+        let used = heads + (HeapLists::<C>::QUICK + lists) * C::Records::HEAD_BYTES;
+        let tables = (used + Self::GRANULE - 1) >> C::Records::GRANULE;
         if tables >= granules {
             return false;
         }
         memory.clear(Self::offset(tables));
-        // Every place fits into a record: places begin at LISTS, but the tables of the largest region take more than
-        // LISTS granules.
-        self.lists.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(LISTS)));
+        // Every place fits into a record: places begin at FIRST, but the tables of the largest region take more than
+        // FIRST granules.
+        self.lists.memory = memory.moved(Self::offset(tables).wrapping_sub(Self::offset(Self::FIRST)));
         self.lists.heads = memory.moved(heads);
-        self.lists.edges = memory.moved((LISTS / 8).wrapping_neg());
-        self.lists.set_last(lists);
+        self.lists.edges = memory.moved(HeapLists::<C>::BEFORE.wrapping_sub(Self::FIRST / 8));
+        if !C::ONE_PATH {
+            self.lists.set_last(lists);
+        }
         self.granules = granules - tables;
         if C::DEFERS {
-            self.deferred.start([LISTS, self.end()]);
+            self.deferred.start([Self::FIRST, self.end()]);
+        } else if C::ONE_PATH {
+            self.flip(Self::FIRST);
+            self.flip(self.end());
+            self.attach(Self::FIRST, self.end());
         } else {
-            self.free_apart(LISTS, self.granules);
+            self.free_apart(Self::FIRST, self.granules);
         }
         true
     }
@@ -63,18 +73,18 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// The first place after the region.
     #[inline(always)]
     pub fn end(&self) -> usize {
-        LISTS + self.granules
+        Self::FIRST + self.granules
     }
 
     /// The address of the region, at which its tables start.
     pub fn start_address(&self) -> usize {
-        self.lists.edges.address().wrapping_add(LISTS / 8)
+        self.lists.edges.address().wrapping_add(Self::FIRST / 8 - HeapLists::<C>::BEFORE)
     }
 
     /// Whether an address is in the region, after the tables.
     #[inline(always)]
     pub fn contains(&self, address: NonNull<u8>) -> bool {
-        self.place(address).wrapping_sub(LISTS) < self.granules
+        self.place(address).wrapping_sub(Self::FIRST) < self.granules
     }
 
     /// A size in granules, rounded up; a size of 0 becomes more granules than any region has.
@@ -102,7 +112,7 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Number of granules that the tables take.
     pub fn tables(&self) -> usize {
-        (self.lists.memory.address().wrapping_add(Self::offset(LISTS)).wrapping_sub(self.start_address()))
+        (self.lists.memory.address().wrapping_add(Self::offset(Self::FIRST)).wrapping_sub(self.start_address()))
             / Self::GRANULE
     }
 

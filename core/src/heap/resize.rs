@@ -23,11 +23,13 @@ impl<C: HeapConfig> HeapRegion<C> {
             if self.lists.size(end) < more {
                 return false;
             }
-            let to = self.lists.detach_behind(end);
+            let to = if C::ONE_PATH { end + self.detach(end) } else { self.lists.detach_behind(end) };
             // Moves the start edge of the free block up; if nothing is left of it, start and end edge cancel out.
             self.lists.flip(end);
             self.lists.flip(end + more);
-            if end + more != to {
+            if C::ONE_PATH {
+                self.attach(end + more, to);
+            } else if end + more != to {
                 self.lists.insert(end + more, to - end - more);
             }
             return true;

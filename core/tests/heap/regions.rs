@@ -27,10 +27,11 @@ fn eighth(granules: usize) -> usize {
     (granules >> (granules.ilog2() - 3)) - 8
 }
 
-/// Words of the bitmap of lists: a bit for each that the records allow, and one that stays 0; and a word that ends it.
+/// Words of the bitmap of lists: a bit for each that the records allow, and one that stays 0; and, but for `Small`, a word that ends it.
 fn map(kind: &Kind) -> usize {
     let bits = if kind.most == 1 << 16 { 16 } else { 32.min(usize::BITS - if usize::BITS < 64 { 4 } else { 0 }) };
-    (kind.exact + (bits - kind.exact.ilog2()) as usize * 8 + 1).div_ceil(usize::BITS as usize) + 1
+    (kind.exact + (bits - kind.exact.ilog2()) as usize * 8 + 1).div_ceil(usize::BITS as usize)
+        + usize::from(kind.exact > 32)
 }
 
 /// Granules of the tables: heads, those of 64 quick lists in a heap that defers, and one bit a granule and one for the end;

@@ -50,10 +50,16 @@ const COUNTED: &[&str] =
 pub const MOST_COUNTED: &[Most] = &[
     Most { heap: "fast", means: [67.0, 96.0, 37.0], worst: [630, 110, 139] },
     Most { heap: "bounded", means: [78.0, 99.0, 120.0], worst: [183, 119, 112] },
-    Most { heap: "small", means: [126.0, 154.0, 166.0], worst: [245, 164, 148] },
+    Most { heap: "small", means: [145.0, 173.0, 188.0], worst: [283, 179, 165] },
     Most { heap: "fast-wide", means: [54.0, 84.0, 36.0], worst: [624, 110, 208] },
     Most { heap: "bounded-packed", means: [84.0, 98.0, 132.0], worst: [193, 143, 128] },
 ];
+
+/// The most bytes that `terrace_init`, `terrace_malloc` and `terrace_free` bring into a C program, code and constants.
+///
+/// From the library of the least code, for a Cortex-M4. 966 were seen when this was written; a tenth more for other
+/// compilers.
+pub const MOST_C: u64 = 1060;
 
 /// A wish without a fallback, one for memory outside the chip, and the global allocator's preference: 3 regions, of which the
 /// one for DMA has room for 10 frames.
@@ -76,7 +82,7 @@ pub const BOARDS: &[Board] = &[
         package: "cortex-m",
         qemu: "qemu-system-arm",
         machine: &["-M", "mps2-an386", "-cpu", "cortex-m4", "-chardev", CONSOLE, "-semihosting-config", SEMIHOSTING],
-        most: [[800, 540, 400], [178, 119, 112], [241, 164, 148]],
+        most: [[800, 540, 400], [178, 119, 112], [287, 179, 165]],
         counted: Some(COUNTED),
         shows: &[("readme", README)],
     },
@@ -86,7 +92,7 @@ pub const BOARDS: &[Board] = &[
         package: "cortex-m",
         qemu: "qemu-system-arm",
         machine: &["-M", "microbit", "-chardev", CONSOLE, "-semihosting-config", SEMIHOSTING],
-        most: [[1350, 980, 660], [378, 230, 213], [453, 266, 237]],
+        most: [[1350, 980, 660], [378, 230, 213], [509, 266, 237]],
         counted: None,
         shows: &[],
     },
@@ -96,7 +102,7 @@ pub const BOARDS: &[Board] = &[
         package: "riscv",
         qemu: "qemu-system-riscv32",
         machine: &["-M", "virt", "-bios", "none", "-serial", "stdio"],
-        most: [[4000, 910, 530], [299, 164, 153], [359, 212, 211]],
+        most: [[4000, 910, 530], [299, 164, 153], [484, 253, 235]],
         counted: None,
         shows: &[("regions", REGIONS)],
     },
@@ -106,7 +112,7 @@ pub const BOARDS: &[Board] = &[
         package: "aarch64",
         qemu: "qemu-system-aarch64",
         machine: &["-M", "virt,virtualization=on", "-cpu", "cortex-a53", "-smp", "2", "-serial", "stdio"],
-        most: [[1530, 450, 420], [194, 178, 154], [231, 185, 173]],
+        most: [[1530, 450, 420], [194, 178, 154], [319, 200, 173]],
         counted: None,
         shows: &[],
     },

@@ -12,6 +12,8 @@ use std::path::Path;
 pub struct Program {
     /// Bytes of code and constants.
     pub text: u64,
+    /// Bytes of the section `.terrace`: the linker script of the C example puts what the heap brings there.
+    pub terrace: Option<u64>,
     /// Functions by name, without Thumb's mark in bit 0.
     functions: BTreeMap<String, u64>,
 }
@@ -27,9 +29,10 @@ impl Program {
         let kept = |kind| matches!(kind, SectionKind::Text | SectionKind::ReadOnlyData | SectionKind::ReadOnlyString);
         let text = file.sections().filter(|section| kept(section.kind()) && !is_unwind(section.name()));
         let text = text.map(|section| section.size()).sum();
+        let terrace = file.section_by_name(".terrace").map(|section| section.size());
         let thumb = if file.architecture() == object::Architecture::Arm { 1 } else { 0 };
         let named = |symbol: object::Symbol<'_, '_>| Some((symbol.name().ok()?.to_string(), symbol.address() & !thumb));
-        Ok(Self { text, functions: file.symbols().filter_map(named).collect() })
+        Ok(Self { text, terrace, functions: file.symbols().filter_map(named).collect() })
     }
 
     /// Where a function starts.
@@ -56,6 +59,7 @@ mod tests {
         let program = Program::read(&this).expect("this program is one");
         assert!(program.text > 100_000, "{}", program.text);
         assert!(program.address("no such function").is_err());
+        assert_eq!(program.terrace, None);
         assert!(Program::read(Path::new(file!())).is_err());
     }
 }

@@ -5,12 +5,14 @@
 //! when no call of its heap took more instructions than the board's line in [`board`] says; `firmware::BOARD::text::HEAP`
 //! when the heap's functions link by themselves; `firmware::BOARD::counted` when the longest calls that searches found, and
 //! the means of workloads, are within what [`board`] says; `firmware::BOARD::SHOWN` when a further program of the board
-//! printed what [`board`] says; `firmware::TARGET::builds` for a target that is only built. What is missing is skipped by
+//! printed what [`board`] says; `firmware::c::small` when C's `malloc` and `free` work and fit into [`board::MOST_C`];
+//! `firmware::TARGET::builds` for a target that is only built. What is missing is skipped by
 //! name. The tables come last. [`search`] looks for longer calls.
 //! Asks from below: cargo with the target (or Debian's, as for the step `bare`), QEMU.
 
 mod board;
 mod build;
+mod c;
 mod counted;
 mod elf;
 mod emulator;
@@ -67,7 +69,14 @@ pub fn run(options: &Options, report: &mut Report) {
             Err(missing) => report.skip(&name, &missing),
         }
     }
+    let small = c::run(options, report);
     print_table(&rows);
+    if let Some(bytes) = small {
+        println!(
+            "\nC's init, malloc and free alone, opt-level z, on {}: {bytes} bytes of .text and .rodata.",
+            c::TARGET
+        );
+    }
     counted.iter().for_each(|(board, rows)| counted::print(board, rows));
 }
 

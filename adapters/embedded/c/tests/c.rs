@@ -43,11 +43,16 @@ fn library(name: &str, options: &[&str]) -> PathBuf {
 
 /// Compiles `host.c` against a library and runs it.
 fn host(name: &str, defines: &[&str], features: &[&str]) -> String {
+    compiled("host.c", name, defines, features)
+}
+
+/// Compiles a program of this folder against a library and runs it.
+fn compiled(source: &str, name: &str, defines: &[&str], features: &[&str]) -> String {
     let library = library(features.last().unwrap_or(&"host"), features);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut cc = Command::new("cc");
     cc.args(STRICT).args(["-std=c11", "-D_GNU_SOURCE"]).args(defines).arg("-I").arg(format!("{HERE}/include"));
-    cc.arg(format!("{HERE}/tests/host.c")).arg("-o").arg(&program);
+    cc.arg(format!("{HERE}/tests/{source}")).arg("-o").arg(&program);
     run(cc.arg("-L").arg(library).args(["-lterrace_embedded", "-lpthread", "-ldl", "-lm"]));
     run(&mut Command::new(program))
 }
@@ -82,6 +87,21 @@ fn a_wide_library_takes_regions_of_any_size() {
 }
 
 #[test]
+fn the_smallest_library_has_the_functions_of_c() {
+    if have("the_smallest_library_has_the_functions_of_c", &[("cc", "gcc")]) {
+        assert_eq!(compiled("small.c", "small_program", &[], &["--features", "small"]), "good: 0 failed\n");
+    }
+}
+
+#[test]
+fn the_smallest_library_can_be_checked() {
+    if have("the_smallest_library_can_be_checked", &[("cc", "gcc")]) {
+        let checked = compiled("small.c", "small_checked", &["-DCHECKED"], &["--features", "small,checked"]);
+        assert_eq!(checked, "good: 0 failed\n");
+    }
+}
+
+#[test]
 fn the_header_is_cplusplus_too() {
     if have("the_header_is_cplusplus_too", &[("c++", "g++")]) {
         let header = format!("{HERE}/include/terrace.h");
@@ -105,13 +125,25 @@ fn functions<'a>(text: &'a str, starts: &[&str]) -> Vec<&'a str> {
 #[test]
 fn the_header_declares_what_the_library_defines() {
     let read = |path: &str| std::fs::read_to_string(Path::new(HERE).join(path)).expect(path);
-    let (header, library, lock) = (read("include/terrace.h"), read("src/lib.rs"), read("src/lock.rs"));
-    let mut defined = functions(&library, &["pub extern \"C\" fn ", "pub unsafe extern \"C\" fn "]);
-    defined.extend(functions(&lock, &["safe fn "]));
-    defined.sort_unstable();
-    let declared: Vec<_> = header.lines().filter(|line| line.ends_with(';') && !line.starts_with(' ')).collect();
-    assert_eq!(functions(&declared.join("\n"), &["int ", "void ", "uintptr_t "]), defined);
-    assert_eq!(defined.len(), 19);
+    let (header, lock) = (read("include/terrace.h"), read("src/lock.rs"));
+    let declared = |header: &str| {
+        let lines: Vec<_> = header.lines().filter(|line| line.ends_with(';') && !line.starts_with(' ')).collect();
+        functions(&lines.join("\n"), &["int ", "void ", "uintptr_t "]).into_iter().map(String::from).collect::<Vec<_>>()
+    };
+    let defined = |library: &str| {
+        let library = read(library);
+        let mut defined = functions(&library, &["pub extern \"C\" fn ", "pub unsafe extern \"C\" fn "]);
+        defined.extend(functions(&lock, &["safe fn "]));
+        defined.sort_unstable();
+        defined.into_iter().map(String::from).collect::<Vec<_>>()
+    };
+    assert_eq!(declared(&header), defined("src/full.rs"));
+    assert_eq!(declared(&header).len(), 19);
+    let mut parts = header.split("#ifndef TERRACE_SMALL\n");
+    let mut small = String::from(parts.next().unwrap_or_default());
+    small.extend(parts.map(|part| part.split_once("#endif\n").map_or(part, |(_, after)| after)));
+    assert_eq!(declared(&small), defined("src/small.rs"));
+    assert_eq!(declared(&small).len(), 9);
 }
 
 #[test]
@@ -136,6 +168,8 @@ fn a_c_firmware_runs_on_an_emulated_cortex_m4() {
         run(make.current_dir(HERE).args(["-s", "-C", "../examples/c", &build]).args(goals))
     };
     assert_eq!(make(&[]), "", "`make` alone builds it, and neither compiler nor linker has a warning");
-    let text = make(&["run"]);
-    assert!(text.contains("good: every check passed"), "{text}");
+    for goals in [&["run"][..], &["run", "SMALL=1"]] {
+        let text = make(goals);
+        assert!(text.contains("good: every check passed"), "{text}");
+    }
 }

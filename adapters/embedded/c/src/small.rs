@@ -1,0 +1,109 @@
+//! The functions of the smallest library: one region, neither hooks nor statistics.
+//!
+//! Promises upward: what the header says of them. Each function is linked only if the program calls it.
+//! Asks from below: one `HeaderHeap`, the program's lock.
+
+use core::ffi::{c_int, c_void};
+use core::ptr::{self, NonNull};
+
+use embedded::{HeaderHeap, Locked, RegionError, Small};
+
+use crate::InitResult;
+use crate::lock::ProgramLock;
+
+#[cfg(feature = "wide")]
+type Plain = Small<embedded::Wide>;
+#[cfg(not(feature = "wide"))]
+type Plain = Small;
+#[cfg(feature = "checked")]
+type Config = embedded::Checked<Plain>;
+#[cfg(not(feature = "checked"))]
+type Config = Plain;
+
+/// Bytes of the header in front of a block: two words. Also the least alignment of a block.
+const HEADER: usize = 2 * size_of::<usize>();
+
+static HEAP: Locked<ProgramLock, HeaderHeap<Config>> = Locked::new(HeaderHeap::empty());
+
+/// Runs `run` while holding the lock.
+#[inline(always)]
+fn locked<R>(run: impl FnOnce(&mut HeaderHeap<Config>) -> R) -> R {
+    // SAFETY: the closures of this library do not call `locked`.
+    unsafe { HEAP.with(run) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// From now on the bytes must be readable and writable, and only the heap and the users of its blocks may access them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> InitResult {
+    let Some(start) = NonNull::new(start.cast()) else { return InitResult::Null };
+    // SAFETY: the caller's promise.
+    match locked(|heap| unsafe { heap.add_region(start, bytes) }) {
+        Ok(()) => InitResult::Ok,
+        Err(RegionError::TooSmall) => InitResult::TooSmall,
+        Err(RegionError::TooLarge { .. }) => InitResult::TooLarge,
+        Err(RegionError::Overlaps | RegionError::TooMany) => InitResult::AlreadyInitialised,
+    }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_malloc(bytes: usize) -> *mut c_void {
+    terrace_memalign(HEADER, bytes)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_calloc(count: usize, bytes: usize) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(bytes) else { return ptr::null_mut() };
+    let block = terrace_malloc(bytes);
+    if !block.is_null() {
+        // SAFETY: a fresh block of so many bytes.
+        unsafe { block.write_bytes(0, bytes) };
+    }
+    block
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_memalign(align: usize, bytes: usize) -> *mut c_void {
+    locked(|heap| heap.allocate(bytes, align)).map_or(ptr::null_mut(), |block| block.as_ptr().cast())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `block` must be null, or a live block that is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_free(block: *mut c_void) {
+    let Some(block) = NonNull::new(block.cast::<u8>()) else { return };
+    locked(|heap| {
+        // SAFETY: the caller's promise.
+        let _refused = unsafe { heap.free(block) };
+    });
+}
+
+/// See the header.
+///
+/// # Safety
+/// `block` must be null or live. Only the returned pointer may be used afterwards, unless it is null and `bytes` is not 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn terrace_realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    let Some(old) = NonNull::new(block.cast::<u8>()) else { return terrace_malloc(bytes) };
+    if bytes == 0 {
+        // SAFETY: the caller's promise.
+        unsafe { terrace_free(block) };
+        return ptr::null_mut();
+    }
+    // SAFETY: the caller's promise.
+    let resized = locked(|heap| unsafe { heap.reallocate(old, bytes) });
+    resized.ok().flatten().map_or(ptr::null_mut(), |block| block.as_ptr().cast())
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_check() -> c_int {
+    c_int::from(locked(|heap| heap.check()).is_ok())
+}
