@@ -172,7 +172,9 @@ impl<C: HeapConfig, const REGIONS: usize> HeaderHeap<C, REGIONS> {
         self.heap.check()
     }
 
-    /// See [`RegionHeap::contains`]. A block of no bytes may begin where its region ends, and is then not contained.
+    /// See [`RegionHeap::contains`].
+    ///
+    /// A block of no bytes may begin where its region ends, and is then not contained.
     pub fn contains(&self, address: NonNull<u8>) -> bool {
         self.heap.contains(address)
     }

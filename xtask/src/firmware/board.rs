@@ -82,7 +82,7 @@ pub const BOARDS: &[Board] = &[
         package: "cortex-m",
         qemu: "qemu-system-arm",
         machine: &["-M", "mps2-an386", "-cpu", "cortex-m4", "-chardev", CONSOLE, "-semihosting-config", SEMIHOSTING],
-        most: [[800, 540, 400], [178, 119, 112], [287, 179, 165]],
+        most: [[800, 540, 400], [199, 119, 112], [287, 179, 165]],
         counted: Some(COUNTED),
         shows: &[("readme", README)],
     },

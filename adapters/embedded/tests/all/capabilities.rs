@@ -55,6 +55,7 @@ fn what_waits_is_merged_only_if_no_region_can_serve_without() {
     // Eight blocks, as many as wait in a region of this size.
     // SAFETY: live, and used no more.
     blocks.iter().step_by(200).for_each(|&block| unsafe { heap.free(block, layout(96)) });
+    // SAFETY: as above.
     blocks.iter().skip(1).step_by(200).for_each(|&block| unsafe { heap.free(block, layout(96)) });
     let waiting = heap.usage_of(INTERNAL).free_blocks;
     heap.allocate(layout(150)).expect("the other region has room");
