@@ -23,9 +23,9 @@ type Bounds = [u64; 5];
 /// The longest ways where blocks are merged at once: *allocate*, a search in vain, a block out of the list of its size, the
 /// rest into another; *aligned*, two searches, and a rest in front too; *failing*, the searches and nothing else; *free*, both neighbours out of the
 /// front of their lists, and one block into a third; *resize*, a shrink, which is a free of what is cut off.
-const BOUNDED_PACKED: Bounds = [130, 210, 120, 120, 120];
-const BOUNDED_WIDE: Bounds = [130, 210, 120, 120, 110];
-const BOUNDED_NARROW: Bounds = [120, 200, 120, 110, 110];
+const BOUNDED_PACKED: Bounds = [130, 220, 130, 120, 120];
+const BOUNDED_WIDE: Bounds = [130, 220, 130, 120, 110];
+const BOUNDED_NARROW: Bounds = [120, 210, 130, 110, 110];
 const SMALL_PACKED: Bounds = [310, 360, 180, 230, 200];
 /// Of a heap that defers, *free* and *resize* also merge two of the blocks that wait. What hands out merges up to 128 of
 /// them where it would otherwise be refused: the adversary finds that, and the bound is that sum.

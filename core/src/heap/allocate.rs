@@ -69,14 +69,14 @@ impl<C: HeapConfig> HeapRegion<C> {
         (at != 0 && C::Records::size(self.lists.memory, at) >= size).then_some(list)
     }
 
-    /// The first list with blocks, from that of `size` on, if its first block is large enough at an alignment.
+    /// The first list of larger blocks that is not empty, or that of `size`, if its first block is large enough at an alignment.
     ///
     /// For a request that would otherwise be refused.
     #[inline(always)]
     fn own_list_aligned(&self, size: usize, mask: usize) -> Option<usize> {
-        let list = self.lists.find_from(HeapLists::<C>::list(size))?;
+        let list = self.lists.find_list(size).unwrap_or(HeapLists::<C>::list(size));
         let at = self.lists.first(list);
-        (self.align_up(at, mask) + size <= at + self.lists.size(at)).then_some(list)
+        (at != 0 && self.align_up(at, mask) + size <= at + self.lists.size(at)).then_some(list)
     }
 
     /// Allocates at an alignment above the granule, from a list; the part before the aligned start becomes a free block.
