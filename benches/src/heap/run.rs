@@ -38,7 +38,12 @@ impl Memory {
     }
 
     /// A heap over the first bytes; the one before it must not be used any more. `None`: it cannot have so many.
+    ///
+    /// All bytes are written first: else a heap would find in the caches what the one before it left there, and one that
+    /// keeps its records elsewhere leaves less.
     pub fn heap<S: Subject>(&mut self, bytes: usize) -> Option<S> {
+        // SAFETY: as many bytes as were allocated; no heap uses them, as below.
+        unsafe { self.start.write_bytes(0xa5, self.layout.size()) };
         // SAFETY: allocated above, aligned, and the heap before is used no more: every task makes one and drops it.
         unsafe { S::over(self.start, bytes.min(self.layout.size())) }
     }
