@@ -70,13 +70,7 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         let block = if REGIONS == 1 && want.is_none() {
             self.regions.first()?.allocate(whole)?
         } else {
-            let want = self.want(want);
-            let unmerged = self.regions.first_of(want, |heap| heap.allocate_unmerged(whole));
-            match unmerged {
-                // Only now is it worth the time to merge what waits in the regions.
-                None if C::DEFERS => self.regions.first_of(want, |heap| heap.allocate(whole))?,
-                block => block?,
-            }
+            self.anywhere(whole, self.want(want))?
         };
         Some(self.handed_out(block, layout, owner))
     }
@@ -95,7 +89,7 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         self.drain(queue, DRAIN_PER_CALL);
         let (whole, want) = (Self::whole(layout)?, self.want(want));
         let beside = self.regions.of(near).ok()?.allocate_to_move(whole);
-        let block = beside.or_else(|| self.regions.first_of(want, |heap| heap.allocate_to_move(whole)))?;
+        let block = beside.or_else(|| self.anywhere(whole, want))?;
         Some(self.handed_out(block, layout, owner))
     }
 
@@ -189,6 +183,16 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         (size + T::TRAILER + Self::GRANULE - 1) & !(Self::GRANULE - 1)
     }
 
+    /// A block of the first region that can serve it; what waits is merged only if none can without.
+    #[inline(always)]
+    fn anywhere(&mut self, whole: Layout, want: Want<'_>) -> Option<NonNull<u8>> {
+        let unmerged = self.regions.first_of(want, |heap| heap.allocate_unmerged(whole));
+        if unmerged.is_some() || !C::DEFERS {
+            return unmerged;
+        }
+        self.regions.first_of(want, |heap| heap.allocate(whole))
+    }
+
     /// Counts a block of the heap that a caller gets.
     #[inline(always)]
     fn handed_out(&mut self, block: NonNull<u8>, layout: Layout, owner: T::Owner) -> NonNull<u8> {
@@ -262,7 +266,7 @@ impl<C: HeapConfig, const REGIONS: usize, T: TaskAccounts> State<C, REGIONS, T> 
         if here.is_some() || !may_move || REGIONS == 1 {
             return Ok(here.map(|block| (block, owner)));
         }
-        let Some(moved) = self.regions.first_of(want, |heap| heap.allocate_to_move(new)) else { return Ok(None) };
+        let Some(moved) = self.anywhere(new, want) else { return Ok(None) };
         // SAFETY: two live blocks do not overlap, and the new one is larger: `reallocate` shrinks in place.
         unsafe { moved.copy_from_nonoverlapping(block, layout.size()) };
         let heap = self.regions.of(block)?;

@@ -37,5 +37,5 @@ fn the_suite_holds_on_pages_that_a_library_of_ours_binds() {
     let Some(text) = between::run(TEST, &skipped, &[("BETWEEN_ROLE", "sparse")]) else { return };
     let count = |call: &str| text.matches(call).count();
     let (devices, binds) = (count("vkCreateDevice"), count("vkQueueBindSparse, 1 bound"));
-    assert!(binds > devices && devices > 40, "{binds} binds of {devices} devices: more than each tries");
+    assert!(binds > devices && devices > 40, "{binds} binds of {devices} devices: more than each tries: {text}");
 }

@@ -20,7 +20,7 @@ pub trait HeapConfig {
     /// Whether freed blocks are merged later, a few in each call, and small requests are cut from one free block that is
     /// in no list. Faster; more code, and calls of very different length. A checked heap does not.
     const DEFERS: bool;
-    /// Whether one path serves all requests, aligned or not. Slower; less code.
+    /// Whether one path serves all requests, aligned or not. Slower; less code. A heap that defers has several.
     const ONE_PATH: bool;
     /// Whether a second bit for each granule marks the starts of live blocks: double frees, foreign addresses and wrong
     /// sizes are then refused, as long as the memory is not allocated again.

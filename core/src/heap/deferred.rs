@@ -148,7 +148,7 @@ impl<C: HeapConfig> HeapRegion<C> {
 
     /// Merges all that waits, the victim too; O(blocks that wait).
     pub fn merge_all(&mut self) {
-        // A program that wrote into freed memory may have cut a list short, or closed it to a circle: the count ends this.
+        // Not until none waits by the count: a program that wrote into freed memory may have cut a list short.
         for _ in 0..self.deferred.waiting.div_ceil(MOST_MERGED) {
             self.merge_some();
         }

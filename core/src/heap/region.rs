@@ -26,6 +26,7 @@ impl<C: HeapConfig> HeapRegion<C> {
     /// No region: every request fails.
     pub const NONE: Self = {
         assert!(!C::DEFERS || C::EXACT >= QUICK_SIZES, "a size that has a quick list has a list of its own");
+        assert!(!(C::DEFERS && C::ONE_PATH), "the one path knows no block that waits");
         assert!(!(C::DEFERS && C::CHECKED), "what waits has no edges, by which a checked heap tells a block's size");
         Self { lists: HeapLists::NONE, granules: 0, deferred: WaitingBlocks::NONE }
     };

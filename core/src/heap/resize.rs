@@ -20,10 +20,15 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
         let more = new - old;
         if self.lists.edge(end) {
-            if self.lists.size(end) < more {
+            let to = end + self.lists.size(end);
+            if to - end < more {
                 return false;
             }
-            let to = if C::ONE_PATH { end + self.detach(end) } else { self.lists.detach_behind(end) };
+            if C::ONE_PATH {
+                self.detach(end)
+            } else {
+                self.lists.unlink(end)
+            }
             // Moves the start edge of the free block up; if nothing is left of it, start and end edge cancel out.
             self.lists.flip(end);
             self.lists.flip(end + more);

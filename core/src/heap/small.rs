@@ -60,7 +60,9 @@ impl<C: HeapConfig> HeapRegion<C> {
             self.detach(from);
         }
         if self.flip(to) != 0 {
-            to += self.detach(to);
+            let behind = self.lists.size(to);
+            self.detach(to);
+            to += behind;
         }
         self.attach(from, to);
     }
@@ -97,9 +99,9 @@ impl<C: HeapConfig> HeapRegion<C> {
         }
     }
 
-    /// Removes the free block that starts at `at` from its list; returns its size.
+    /// Removes the free block that starts at `at` from its list.
     #[inline(never)]
-    pub fn detach(&self, at: usize) -> usize {
+    pub fn detach(&self, at: usize) {
         let lists = self.lists;
         let (next, prev) = C::Records::links(lists.memory, at);
         if prev >= Self::FIRST {
@@ -113,7 +115,6 @@ impl<C: HeapConfig> HeapRegion<C> {
         if next != 0 {
             C::Records::set_prev(lists.memory, next, prev);
         }
-        self.lists.size(at)
     }
 
     /// Flips a bit of the bitmap of lists or an edge, by its byte; returns non-zero if it was set.

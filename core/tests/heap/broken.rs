@@ -4,8 +4,9 @@
 use crate::world::cut;
 use crate::world::ground::Ground;
 use std::alloc::Layout;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use terrace_core::heap::{Fast, HeaderHeap, HeapConfig, Narrow, Packed, RegionHeap, Small, Wide};
+use terrace_core::heap::{Bounded, Fast, HeaderHeap, HeapConfig, Narrow, Packed, RegionHeap, Small, Wide};
 
 const LAYOUT: Layout = Layout::new::<[u64; 4]>();
 const BYTES: usize = 8192;
@@ -70,6 +71,32 @@ fn every_second_freed<C: HeapConfig, const N: usize>(memory: &mut [u64]) -> (Reg
         unsafe { heap.free(*block, Layout::new::<[u64; 2]>()) }.expect("live");
     }
     (heap, blocks)
+}
+
+/// Frees blocks of one granule that hold no value, in an order in which each meets its neighbours: Miri tells if one is read.
+fn freed_without_a_value<C: HeapConfig>(memory: &mut [u64]) {
+    let mut heap = RegionHeap::<C>::empty();
+    // SAFETY: the memory outlives the heap, and nothing else uses it.
+    unsafe { heap.add_region(NonNull::from(&mut *memory).cast(), size_of_val(memory)) }.expect("large enough");
+    let layout = Layout::new::<u64>();
+    let blocks = [(); 8].map(|()| heap.allocate(layout).expect("room").cast::<MaybeUninit<u64>>());
+    // SAFETY: live blocks of this size.
+    blocks.iter().for_each(|block| unsafe { block.write(MaybeUninit::uninit()) });
+    for i in [0, 1, 4, 3, 6, 5, 2, 7] {
+        // SAFETY: live, and used no more.
+        unsafe { heap.free(blocks[i].cast(), layout) }.expect("live");
+    }
+    heap.merge();
+    assert_eq!((heap.check(), heap.usage().free_blocks), (Ok(()), 1));
+}
+
+#[test]
+fn what_a_block_holds_is_not_read_when_it_is_freed() {
+    let mut memory = vec![0; 512];
+    freed_without_a_value::<Small<Packed>>(&mut memory);
+    freed_without_a_value::<Small<Narrow>>(&mut memory);
+    freed_without_a_value::<Bounded<Packed>>(&mut memory);
+    freed_without_a_value::<Fast<Packed>>(&mut memory);
 }
 
 #[test]

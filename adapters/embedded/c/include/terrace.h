@@ -29,7 +29,9 @@
 extern "C" {
 #endif
 
-/* The result of terrace_init and the terrace_add_region functions, as an int. Unless it is TERRACE_OK, the heap is unchanged. */
+/* The result of terrace_init and the terrace_add_region functions, as an int. Unless it is TERRACE_OK, the heap is unchanged.
+ * With TERRACE_SMALL there is one region: what is too large needs --features wide, and a further call may say TERRACE_TOO_SMALL or
+ * TERRACE_TOO_LARGE of its memory instead of TERRACE_AGAIN. */
 enum terrace_result {
     TERRACE_OK = 0,
     TERRACE_NULL = 1,      /* the address is null: is the linker script's symbol right? */

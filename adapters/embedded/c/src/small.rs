@@ -32,6 +32,13 @@ fn locked<R>(run: impl FnOnce(&mut HeaderHeap<Config>) -> R) -> R {
     unsafe { HEAP.with(run) }
 }
 
+/// Whether what is freed can be a block, where frees are checked: it is aligned, and its header lies in the region.
+fn may_be_block(heap: &HeaderHeap<Config>, block: NonNull<u8>) -> bool {
+    let header = [HEADER, 1].map(|back| NonNull::new(block.as_ptr().wrapping_sub(back)));
+    let inside = |at: Option<NonNull<u8>>| at.is_some_and(|at| heap.contains(at));
+    !cfg!(feature = "checked") || block.addr().get().is_multiple_of(HEADER) && header.into_iter().all(inside)
+}
+
 /// See the header.
 ///
 /// # Safety
@@ -80,8 +87,10 @@ pub extern "C" fn terrace_memalign(align: usize, bytes: usize) -> *mut c_void {
 pub unsafe extern "C" fn terrace_free(block: *mut c_void) {
     let Some(block) = NonNull::new(block.cast::<u8>()) else { return };
     locked(|heap| {
-        // SAFETY: the caller's promise.
-        let _refused = unsafe { heap.free(block) };
+        if may_be_block(heap, block) {
+            // SAFETY: the caller's promise.
+            let _refused = unsafe { heap.free(block) };
+        }
     });
 }
 
@@ -97,9 +106,14 @@ pub unsafe extern "C" fn terrace_realloc(block: *mut c_void, bytes: usize) -> *m
         unsafe { terrace_free(block) };
         return ptr::null_mut();
     }
-    // SAFETY: the caller's promise.
-    let resized = locked(|heap| unsafe { heap.reallocate(old, bytes) });
-    resized.ok().flatten().map_or(ptr::null_mut(), |block| block.as_ptr().cast())
+    let resized = locked(|heap| {
+        if !may_be_block(heap, old) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { heap.reallocate(old, bytes) }.ok().flatten()
+    });
+    resized.map_or(ptr::null_mut(), |block| block.as_ptr().cast())
 }
 
 /// See the header.

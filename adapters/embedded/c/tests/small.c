@@ -38,7 +38,11 @@ int main(void) {
     CHECK(terrace_check() == 1);
     terrace_free(aligned);
 #ifdef CHECKED
-    terrace_free(aligned); /* refused */
+    /* Refused: a double free, the inside of a block, and what lies elsewhere. */
+    terrace_free(aligned);
+    terrace_free(aligned + 1);
+    terrace_free((void *)16);
+    CHECK(terrace_realloc(&failed, 8) == NULL && terrace_realloc((void *)4, 8) == NULL);
 #endif
     unsigned char *first = terrace_realloc(NULL, 0), *second = terrace_malloc(0);
     CHECK(first != NULL && second != NULL && first != second);
