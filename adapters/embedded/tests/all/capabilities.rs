@@ -66,18 +66,22 @@ fn what_waits_is_merged_only_if_no_region_can_serve_without() {
 
 #[test]
 fn a_block_that_leaves_its_region_merges_in_no_other_that_it_passes() {
-    let heap: FirmwareHeap<Fast, 3> = FirmwareHeap::empty();
-    [INTERNAL, EXTERNAL, RETAINED].into_iter().for_each(|has| add(&heap, 65_536, has));
-    let fill = |has| -> Vec<_> { (0..).map_while(|_| heap.allocate_in(layout(96), &[has])).collect() };
-    let (inside, retained) = (fill(INTERNAL), fill(RETAINED));
-    for i in [0, 200, 1, 201] {
-        // SAFETY: live, and used no more.
-        unsafe { heap.free(inside[i], layout(96)) };
+    // The second is copied after the lock is released, by another path.
+    for (old, new) in [(96, 150), (300, 400)] {
+        let heap: FirmwareHeap<Fast, 3> = FirmwareHeap::empty();
+        [INTERNAL, EXTERNAL, RETAINED].into_iter().for_each(|has| add(&heap, 65_536, has));
+        let fill = |has| -> Vec<_> { (0..).map_while(|_| heap.allocate_in(layout(old), &[has])).collect() };
+        let (inside, retained) = (fill(INTERNAL), fill(RETAINED));
+        for i in [0, 100, 1, 101] {
+            // SAFETY: live, and used no more.
+            unsafe { heap.free(inside[i], layout(old)) };
+        }
+        let waiting = heap.usage_of(INTERNAL).free_blocks;
+        // SAFETY: live; the old pointer is used no more.
+        unsafe { heap.reallocate(retained[9], layout(old), new) }.expect("the second region is empty");
+        let [inside, outside] = [INTERNAL, EXTERNAL].map(|has| heap.usage_of(has));
+        assert_eq!((inside.free_blocks, outside.live), (waiting, new.next_multiple_of(16)));
     }
-    let waiting = heap.usage_of(INTERNAL).free_blocks;
-    // SAFETY: live; the old pointer is used no more.
-    unsafe { heap.reallocate(retained[9], layout(96), 150) }.expect("the second region is empty");
-    assert_eq!((heap.usage_of(INTERNAL).free_blocks, heap.usage_of(EXTERNAL).live), (waiting, 160));
 }
 
 #[test]
