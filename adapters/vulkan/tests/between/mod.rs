@@ -20,7 +20,10 @@ fn real() -> Option<PathBuf> {
 }
 
 /// Builds the library in a folder of this process's; returns the folder and the machine's library.
-fn build(test: &str) -> Option<(PathBuf, PathBuf)> {
+///
+/// One that stays is not unloaded: else the machine's own, which it has loaded under the same name, would take its place as soon as
+/// no test has a device.
+fn build(test: &str, stays: bool) -> Option<(PathBuf, PathBuf)> {
     if cfg!(not(all(target_os = "linux", target_pointer_width = "64"))) {
         return None;
     }
@@ -29,7 +32,8 @@ fn build(test: &str) -> Option<(PathBuf, PathBuf)> {
     std::fs::create_dir_all(&folder).ok()?;
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/between/between.c");
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-Wall", "-Werror", "-O1", "-o"]).arg(folder.join("libvulkan.so.1")).arg(source);
+    cc.args(["-shared", "-fPIC", "-Wall", "-Werror", "-O1"]).args(stays.then_some("-Wl,-z,nodelete")).arg("-o");
+    cc.arg(folder.join("libvulkan.so.1")).arg(source);
     match cc.output() {
         Ok(built) => assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr)),
         Err(_) => return None,
@@ -41,7 +45,8 @@ fn build(test: &str) -> Option<(PathBuf, PathBuf)> {
 ///
 /// `None`, and a line that says so, where that cannot be done.
 pub fn run(test: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
-    let Some((folder, real)) = build(test) else {
+    let stays = variables.iter().any(|(name, _)| *name == "BETWEEN_ROLE");
+    let Some((folder, real)) = build(test, stays) else {
         println!("SKIP {test}: no Vulkan library or no C compiler");
         return None;
     };
