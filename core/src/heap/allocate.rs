@@ -6,8 +6,9 @@
 //! Asks from below: [`HeapRegion`].
 //!
 //! A request takes the first block of the first list whose blocks are all large enough, or, before a refusal, of its own
-//! list; what remains becomes a free block. In a heap that defers it takes, before that: a block of its size that waits; a block in a list of exactly its
-//! size; the front of the victim; the front of the run. What remains of a block becomes the victim if it is larger.
+//! list; what remains becomes a free block. In a heap that defers it takes, before that: a block of its size that waits; a
+//! block in a list of exactly its size; the front of the victim; the front of the run. What remains of a block becomes the
+//! victim if it is larger.
 
 use core::mem::replace;
 use core::ptr::NonNull;
