@@ -9,8 +9,8 @@
 //! Wide    16 bytes   | size  next  prev  size |             32 bits each: 2^32 - 1 granules, 64 GiB
 //! ```
 //!
-//! Places and sizes are in granules. Places start at [`HeapLists::FIRST`](super::lists::HeapLists::FIRST), so 0 means no block. The first block of
-//! list `i` has `i` as its previous block.
+//! Places and sizes are in granules. Places start at [`HeapLists::FIRST`](super::lists::HeapLists::FIRST), so 0 means no
+//! block. The first block of list `i` has `i` as its previous block.
 
 use core::marker::PhantomData;
 

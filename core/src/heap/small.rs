@@ -3,7 +3,8 @@
 //! Promises upward: what `allocate` and `free` promise of a region that merges at once, for any alignment.
 //! Asks from below: [`HeapRegion`], [`HeapLists`].
 //!
-//! What happens twice is a function, and all of them take the region by reference, so that their callers keep one pointer.
+//! To save code, each step that several calls take is one function; it takes the region by reference, so that its caller
+//! passes one pointer.
 
 use core::ptr::NonNull;
 
