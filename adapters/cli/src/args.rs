@@ -6,13 +6,13 @@
 use crate::estimate::EstimateArgs;
 use crate::gpu::{DriverArgs, GpuArgs};
 use crate::least::LeastArgs;
-use crate::pools::{self, SourceKind};
 use crate::tiers::TiersArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use terrace::config::parse_bytes;
+use terrace_replay::pools::{self, SourceKind};
 
 /// A memory allocator for every place a program keeps bytes.
 #[derive(Debug, Parser)]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use terrace::recording::{Problem, TraceError};
+use terrace_replay::PoolFailure;
 
 /// An error that ends the command.
 #[derive(Debug)]
@@ -18,12 +19,7 @@ pub enum Failure {
     /// A file that cannot be written.
     Output(PathBuf, String),
     /// An allocator broke its contract, or could not be created.
-    Pool {
-        /// The allocator's name.
-        pool: &'static str,
-        /// What the allocator did wrong.
-        what: String,
-    },
+    Pool(PoolFailure),
     /// A device that cannot be used: its name as requested, and the reason.
     Device(String, String),
     /// A measurement failed; the text names the directory and says why.
@@ -60,7 +56,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) | Self::Usage(_) => 2,
-            Self::Output(..) | Self::Pool { .. } | Self::Device(..) | Self::Measure(_) => 1,
+            Self::Output(..) | Self::Pool(_) | Self::Device(..) | Self::Measure(_) => 1,
             Self::BrokenPipe => 0,
         }
     }
@@ -72,6 +68,12 @@ impl From<TraceError> for Failure {
     }
 }
 
+impl From<PoolFailure> for Failure {
+    fn from(failure: PoolFailure) -> Self {
+        Self::Pool(failure)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,9 +82,7 @@ impl fmt::Display for Failure {
             Self::Output(path, error) => {
                 write!(f, "{}: cannot write: {error}; give a path that can be written", path.display())
             }
-            Self::Pool { pool, what } => {
-                write!(f, "pool {pool}: {what}; this is a fault of the pool, please report it")
-            }
+            Self::Pool(failure) => write!(f, "{failure}"),
             Self::Device(what, why) => write!(f, "{what}: {why}"),
             Self::BrokenPipe => write!(f, "standard output was closed"),
         }

@@ -19,8 +19,6 @@ mod least;
 mod operations;
 mod output;
 mod picture;
-mod pool_blocks;
-mod pools;
 mod progress;
 mod replay;
 mod report;
@@ -29,7 +27,6 @@ mod results;
 mod shm;
 mod system;
 mod tiers;
-mod timeline;
 #[cfg(target_os = "linux")]
 mod top;
 mod trace_report;

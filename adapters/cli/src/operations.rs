@@ -5,57 +5,11 @@
 //! Asks from below: validated entries of the reader.
 
 use crate::failure::Failure;
-use crate::timeline::{POINTS_MAX, Point, Timeline, index_of_max};
 use std::path::Path;
 use terrace::engine::Owner;
 use terrace::engine::event::{Event, Kind};
 use terrace::recording::Reader;
-
-/// The most operations of a chunk: 2^16.
-///
-/// At 24 bytes they take 1.5 MiB, which stays in a second-level cache while each pool replays them.
-pub const CHUNK: usize = 1 << 16;
-
-/// A kind of operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OperationKind {
-    /// Allocate a block for the slot.
-    Allocate,
-    /// Resize the slot's block.
-    Reallocate,
-    /// Free the slot's block.
-    Free,
-}
-
-/// One operation of a trace.
-#[derive(Clone, Copy, Debug)]
-pub struct Operation {
-    /// Bytes requested; 0 for a free.
-    pub bytes: u64,
-    /// Index of the slot that holds the block during the replay.
-    pub slot: u32,
-    /// The stream that made the request; 0 without `--streams`.
-    pub owner: Owner,
-    /// The kind of operation.
-    pub kind: OperationKind,
-    /// log2 of the alignment.
-    pub align_log2: u8,
-}
-
-/// Consecutive operations of a trace, with the samples chosen among them.
-#[derive(Debug, Default)]
-pub struct Chunk {
-    /// The operations, in order.
-    pub operations: Vec<Operation>,
-    /// Indices of the operations after which the replay samples the pools, in rising order.
-    pub samples: Vec<usize>,
-    /// Time and live bytes of the trace at each sample.
-    pub points: Vec<Point>,
-    /// Number of slots that the trace has used so far.
-    pub slots: usize,
-    /// Time and live bytes of the trace after each operation.
-    live: Vec<Point>,
-}
+use terrace_replay::{CHUNK, Chunk, Operation, OperationKind, Point, Timeline};
 
 /// The block in a slot, as the trace has it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,20 +56,17 @@ impl<'a> OperationReader<'a> {
 
     /// Reads the next chunk; an empty one at the end of the trace.
     pub fn fill(&mut self, chunk: &mut Chunk, timeline: &Timeline) -> Result<(), Failure> {
-        chunk.operations.clear();
-        chunk.live.clear();
+        chunk.clear();
         while chunk.operations.len() < CHUNK {
             let Some(entry) = self.reader.next().transpose()? else { break };
             let begin_us = *self.begin_us.get_or_insert(entry.event.time_us);
             let Some(slot) = entry.slot else { continue };
             if let Some(operation) = self.filter.operation(&entry.event, slot) {
-                chunk.operations.push(operation);
-                chunk.live.push(Point { time_us: entry.event.time_us - begin_us, live: self.filter.live() });
+                chunk.push(operation, Point { time_us: entry.event.time_us - begin_us, live: self.filter.live() });
             }
         }
         chunk.slots = self.filter.slots();
-        // Take at most POINTS_MAX samples per chunk, so that sampling stays rare.
-        chunk.choose_samples(timeline.stride().max(chunk.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
+        chunk.sample(timeline);
         Ok(())
     }
 }
@@ -170,16 +121,4 @@ pub fn nothing_left(path: &Path, min_size: u64) -> Failure {
         0 => format!("{path}: no event allocates, resizes or frees; record again with those switched on"),
         _ => format!("{path}: no event is left with --min-size {min_size}; give a smaller one"),
     })
-}
-
-impl Chunk {
-    /// Chooses the samples: of every `stride` operations the one with the most live memory.
-    fn choose_samples(&mut self, stride: usize) {
-        self.samples.clear();
-        for (n, interval) in self.live.chunks(stride).enumerate() {
-            self.samples.extend(index_of_max(interval.iter().map(|point| point.live)).map(|i| n * stride + i));
-        }
-        self.points.clear();
-        self.points.extend(self.samples.iter().map(|&i| self.live[i]));
-    }
 }

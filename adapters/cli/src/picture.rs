@@ -7,7 +7,6 @@
 mod panel;
 
 use crate::failure::Failure;
-use crate::pools::SourceKind;
 use crate::results::TraceResult;
 use plotters::coord::Shift;
 use plotters::prelude::{BitMapBackend, DrawingArea, DrawingBackend, IntoDrawingArea, SVGBackend, WHITE};
@@ -16,6 +15,7 @@ use std::fmt::Display;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use terrace::recording::Partial;
+use terrace_replay::pools::SourceKind;
 
 /// Width of a picture and height of a panel in pixels.
 const WIDTH: u32 = 1200;

@@ -4,24 +4,21 @@
 //! pools have room for is replayed again from its beginning, with more room.
 //! Asks from below: operations of a trace, pools by name, the report.
 
-mod histogram;
-mod pool_replay;
-
 use crate::args::{ReplayArgs, Switch};
 use crate::failure::Failure;
 use crate::input::{self, TraceInput};
 use crate::least;
-use crate::operations::{Chunk, OperationReader, nothing_left};
+use crate::operations::{OperationReader, nothing_left};
+use crate::output::format_thousands;
 use crate::picture;
-use crate::pools::{self, PoolSetup};
 use crate::progress;
 use crate::report;
 use crate::results::TraceResult;
-use crate::timeline::Timeline;
-use pool_replay::PoolReplay;
 use quanta::Clock;
 use std::path::{Path, PathBuf};
 use terrace::recording::{LIVE_MAX, Partial};
+use terrace_replay::pools::{self, PoolSetup};
+use terrace_replay::{Chunk, PoolReplay, PoolRow, Timeline};
 
 /// The number of live blocks that the first attempt has room for: half as many as a default arena has records, since
 /// free ranges take records too.
@@ -122,13 +119,21 @@ fn attempt(
         return Err(nothing_left(&input.path, args.min_size));
     }
     let (mut rows, mut reserved) = (Vec::new(), Vec::new());
-    let failures = runs.iter().filter_map(PoolReplay::failure).collect();
+    let mut failures = Vec::new();
     for mut run in runs {
         reserved.push(std::mem::take(run.reserved_mut()));
-        rows.push(run.finish(&input.name, events, clock)?);
+        let failure = failure(&run);
+        failures.extend(failure.clone());
+        rows.push(PoolRow { failure, ..run.finish(&input.name, events, clock)? });
     }
     let points = timeline.points().to_vec();
     Ok(Some(TraceResult { trace: input.name.clone(), events, peak_live, points, rows, reserved, failures }))
+}
+
+/// How many allocations failed and why the first did; `None` if none failed.
+fn failure(run: &PoolReplay) -> Option<String> {
+    let (failed, event, error) = run.failed()?;
+    Some(format!("{}: {} failed, the first at event {event}: {error}", run.name(), format_thousands(failed)))
 }
 
 /// Paths of the pictures to draw: one for all traces, one for each trace, or none.
@@ -150,3 +155,6 @@ fn draw(args: &ReplayArgs, pictures: &[PathBuf], replayed: &[TraceResult]) -> Re
             .try_for_each(|(path, trace)| picture::draw(path, std::slice::from_ref(trace), args.source)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ use terrace::device::{Capabilities, DeviceError, DeviceOptions, PoolOrigin};
 use terrace::engine::NoFence;
 use terrace_models::scenarios::{OnDevice, Outcome, Pooled, Scenario, Totals, run};
 use terrace_models::{Growing, PyTorch, PyTorchOptions, Segments};
+use terrace_replay::PoolFailure;
 
 /// All measurements on a device. The field names are the JSON keys.
 #[derive(Debug, Serialize)]
@@ -178,7 +179,7 @@ fn models(scenario: &Scenario) -> Result<[ScenarioRow; 2], Failure> {
     let plain = run(scenario, &mut Pooled(PyTorch::new(Segments::new(scenario.limit))));
     let options = PyTorchOptions { expandable: true, ..PyTorchOptions::default() };
     let expandable = PyTorch::with(Growing::new(scenario.limit), NoFence, options)
-        .map_err(|error| Failure::Pool { pool: "pytorch", what: error.to_string() })?;
+        .map_err(|error| PoolFailure { pool: "pytorch", what: error.to_string() })?;
     let expandable = run(scenario, &mut Pooled(expandable));
     Ok([row(scenario, "PyTorch (model)", &plain), row(scenario, "PyTorch expandable (model)", &expandable)])
 }

@@ -3,8 +3,8 @@
 //! Promises upward: `--heap` and `--least` come together; the other options only with them; none goes with options of pools.
 //! Asks from below: heaps by name.
 
-use super::target::{Bits, HeapProfile};
 use clap::Args;
+use terrace_replay::{Bits, HeapProfile};
 
 /// Options that find the least arena for a heap for firmware.
 #[derive(Args, Debug)]

@@ -3,26 +3,22 @@
 //! Promises upward: every size of the grid from the answer to the end of its margin was replayed to the last event.
 //! Asks from below: operations of a trace (24 bytes each, all of them in memory), heaps by name, one range of memory.
 
-mod arena;
 mod args;
-mod heap_run;
 mod report;
 mod search;
-mod target;
 
 pub use args::LeastArgs;
 pub use report::{LeastRow, text};
 
 use crate::failure::Failure;
 use crate::input::{self, TraceInput};
-use crate::operations::{Chunk, Operation, OperationReader, nothing_left};
+use crate::operations::{OperationReader, nothing_left};
 use crate::output::format_thousands;
 use crate::progress;
-use crate::timeline::Timeline;
-use arena::ArenaMemory;
-use heap_run::{BlockRules, HeapRun};
 use search::{Least, end_of_margin, least};
-use target::{Bits, HeapProfile, RecordKind};
+use terrace_replay::{
+    ArenaMemory, Bits, BlockRules, Chunk, HeapProfile, HeapRun, Operation, PoolFailure, RecordKind, Timeline,
+};
 
 /// Rows of all heaps for one trace.
 pub fn rows(args: &LeastArgs, input: &TraceInput, min_size: u64) -> Result<Vec<LeastRow>, Failure> {
@@ -79,7 +75,7 @@ fn find(
             let memory =
                 arena.bytes(size).map_err(|why| Failure::Measure(format!("{}: {why}", input.path.display())))?;
             heap.fits(records, memory, run)
-                .map_err(|error| Failure::Pool { pool: "heap", what: format!("refused a call: {error}") })
+                .map_err(|error| Failure::Pool(PoolFailure { pool: "heap", what: format!("refused a call: {error}") }))
         });
         bar.finish_and_clear();
         if let Some(found) = found? {

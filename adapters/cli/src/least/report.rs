@@ -3,14 +3,12 @@
 //! Promises upward: the keys of [`LeastRow`] are stable; the number of a sentence is that of its row.
 //! Asks from below: the answer of a search.
 
-use super::arena::ARENA_ALIGN;
 use super::args::LeastArgs;
-use super::heap_run::HeapRun;
 use super::search::Least;
-use super::target::{HeapProfile, RecordKind};
 use crate::output::{format_bytes, format_thousands};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use terrace_replay::{ARENA_ALIGN, HeapProfile, HeapRun, RecordKind};
 
 /// The least arena of one heap for one trace. The field names are the JSON keys.
 #[derive(Clone, Debug, Serialize)]
@@ -136,7 +134,7 @@ pub fn text(rows: &[LeastRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::least::target::Bits;
+    use terrace_replay::Bits;
 
     fn row(first: u64, align: u64) -> LeastRow {
         let args = LeastArgs { heaps: vec![], least: true, bits: Bits::B32, headers: false, align: None };

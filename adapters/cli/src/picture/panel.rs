@@ -4,11 +4,12 @@
 //! Asks from below: points in order of time, at least one.
 
 use crate::output::{format_bytes, format_thousands, unit};
-use crate::pools::{POOLS, SourceKind};
-use crate::results::{PoolRow, TraceResult};
+use crate::results::TraceResult;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use terrace_replay::PoolRow;
+use terrace_replay::pools::{POOLS, SourceKind};
 
 /// Font names for the viewer of an SVG to choose from. A PNG is drawn with the built-in font.
 pub const FONT: &str = "DejaVu Sans, Verdana, Helvetica, sans-serif";

@@ -14,9 +14,7 @@
 use super::pool::ReplayedPool;
 use super::trace::{Trace, TraceEvent};
 use crate::failure::Failure;
-use crate::operations::{Operation, OperationKind};
 use crate::output::{format_bytes, format_thousands};
-use crate::pools::SourceKind;
 use serde::Serialize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,6 +23,8 @@ use terrace::device::DeviceOptions;
 use terrace_core::Fit;
 use terrace_core::arena::ArenaSettings;
 use terrace_core::settings::{SEGMENT, SMALL_THRESHOLD, STRATEGY, Value};
+use terrace_replay::pools::SourceKind;
+use terrace_replay::{Operation, OperationKind};
 
 /// The least gain that is worth a setting, as a share.
 const LEAST_GAIN: f64 = 0.05;

@@ -3,10 +3,10 @@
 //! Promises upward: valid values.
 //! Asks from below: the arguments that `replay` has too.
 
-use crate::pools::SourceKind;
 use clap::Args;
 use std::path::PathBuf;
 use terrace::config::parse_bytes;
+use terrace_replay::pools::SourceKind;
 
 const REPORT_HELP: &str = "\
 Examples:

@@ -8,11 +8,10 @@ use super::map;
 use super::pool::ReplayedPool;
 use super::trace::Trace;
 use crate::failure::Failure;
-use crate::operations::{Operation, OperationKind};
-use crate::pools::SourceKind;
-use crate::timeline::index_of_max;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use terrace_replay::pools::SourceKind;
+use terrace_replay::{Operation, OperationKind, index_of_max};
 
 /// Most points of the timeline: about as many as a wide screen has pixels.
 const POINTS: usize = 1200;

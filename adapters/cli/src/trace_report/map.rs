@@ -8,9 +8,9 @@ use super::data::MapData;
 use super::pool::ReplayedPool;
 use super::trace::Trace;
 use crate::failure::Failure;
-use crate::operations::OperationKind;
-use crate::pools::SourceKind;
 use std::collections::{BTreeMap, BTreeSet};
+use terrace_replay::OperationKind;
+use terrace_replay::pools::SourceKind;
 
 /// Most columns.
 const COLUMNS: usize = 512;

@@ -5,11 +5,10 @@
 
 use super::trace::TraceEvent;
 use crate::failure::Failure;
-use crate::operations::Operation;
-use crate::pool_blocks::PoolBlocks;
-use crate::pools::{self, NewPool, PoolSetup, SourceKind};
 use terrace::device::DeviceOptions;
 use terrace::engine::{Block, FreeError, Owner, Request, Stats};
+use terrace_replay::pools::{self, NewPool, PoolSetup, SourceKind};
+use terrace_replay::{Operation, PoolBlocks, PoolFailure};
 
 /// A pool, and its blocks. Streams are not told apart.
 pub struct ReplayedPool(PoolBlocks);
@@ -26,7 +25,7 @@ impl ReplayedPool {
     }
 
     fn new(slots: usize, pool: NewPool) -> Result<Self, Failure> {
-        let pool = pool.map_err(|what| Failure::Pool { pool: "terrace", what })?;
+        let pool = pool.map_err(|what| PoolFailure { pool: "terrace", what })?;
         Ok(Self(PoolBlocks::new(pool, slots)))
     }
 
@@ -68,5 +67,5 @@ fn setup(source: SourceKind, slots: usize) -> PoolSetup {
 }
 
 fn refused(error: FreeError) -> Failure {
-    Failure::Pool { pool: "terrace", what: format!("refused a free: {error}") }
+    PoolFailure { pool: "terrace", what: format!("refused a free: {error}") }.into()
 }

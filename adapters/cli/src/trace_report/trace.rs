@@ -5,9 +5,10 @@
 
 use crate::failure::Failure;
 use crate::input::{TraceInput, tell_remark};
-use crate::operations::{Operation, OperationFilter, nothing_left};
+use crate::operations::{OperationFilter, nothing_left};
 use crate::progress;
 use terrace::engine::event::Kind;
+use terrace_replay::Operation;
 
 /// Most events of a trace: 2^24 take 768 MiB. Longer ones are to be cut: what a page shows of them is no finer.
 const EVENTS_MAX: usize = 1 << 24;

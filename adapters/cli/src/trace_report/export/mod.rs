@@ -12,8 +12,8 @@ pub use pprof::pprof;
 pub use speedscope::speedscope;
 
 use super::trace::Trace;
-use crate::operations::{Operation, OperationKind};
 use std::collections::HashMap;
+use terrace_replay::{Operation, OperationKind};
 
 /// Blocks and bytes of one tag and call site.
 #[derive(Clone, Copy, Default)]

@@ -4,10 +4,10 @@
 //! Asks from below: the timeline of the page. The format:
 //! <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
-use crate::operations::{Operation, OperationKind};
 use crate::trace_report::data::TraceData;
 use crate::trace_report::trace::Trace;
 use serde_json::json;
+use terrace_replay::{Operation, OperationKind};
 
 /// Most blocks that are slices: what the viewers draw fluently.
 const SLICES: usize = 20_000;

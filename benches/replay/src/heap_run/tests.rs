@@ -1,6 +1,6 @@
 use super::*;
-use crate::least::arena::ArenaMemory;
-use terrace::engine::Owner;
+use crate::arena::ArenaMemory;
+use terrace_core::Owner;
 use terrace_core::heap::{Bounded, Fast, HeaderHeap, Narrow, Wide};
 
 const AS_RECORDED: BlockRules = BlockRules { align_most: None, malloc_align: 16, header: 0 };

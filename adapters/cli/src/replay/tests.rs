@@ -1,12 +1,10 @@
 //! Replays on pools whose every result is known.
 
 use super::*;
-use crate::operations::OperationReader;
-use crate::pools::NewPool;
-use crate::timeline::Timeline;
 use std::fmt::Write;
-use terrace::engine::{AllocError, Allocator, Block, Cause, FreeError, Request, Stats};
+use terrace::engine::{AllocError, Allocator, Block, Cause, FreeError, Owner, Request, Stats};
 use terrace::recording::Reader;
+use terrace_replay::pools::{NewPool, PoolFactory, SourceKind};
 
 /// An allocator that allocates at rising addresses and reuses none: the cheapest pool possible. Refuses sizes above
 /// `limit`, resizes in place if `in_place`, and counts calls.
@@ -28,7 +26,7 @@ impl Allocator for Bump {
         self.stats.allocations += 1;
         self.stats.reserved = self.next;
         self.stats.peak_reserved = self.next;
-        Ok(Block { address, bytes: request.bytes, ..EMPTY.block })
+        Ok(Block { address, bytes: request.bytes, slot: 0, region: 0, ticket: 0 })
     }
 
     fn free(&mut self, _: Block, _: Owner) -> Result<(), FreeError> {
@@ -81,7 +79,7 @@ fn replay(make: fn(&PoolSetup) -> NewPool, lines: &str, min_size: u64) -> PoolRo
         run.replay(&chunk, events, &clock).unwrap();
         events += chunk.operations.len() as u64;
         timeline.extend(&chunk.points, [run.reserved_mut()].into_iter());
-        assert_eq!(run.reserved.len(), timeline.points().len());
+        assert_eq!(run.reserved_mut().len(), timeline.points().len());
     }
     run.finish("test", events, &clock).unwrap()
 }

@@ -3,7 +3,7 @@
 //! Promises upward: a profile is a variant of [`HeapProfile`] and an arm of the match in `run`.
 //! Asks from below: heaps of the core.
 
-use super::heap_run::{HeapRun, fits};
+use crate::heap_run::{HeapRun, fits};
 use clap::ValueEnum;
 use std::mem::MaybeUninit;
 use terrace_core::FreeError;

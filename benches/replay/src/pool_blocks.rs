@@ -4,12 +4,13 @@
 //! is left out at its reallocation and its free too.
 //! Asks from below: an allocator; operations in order.
 
-use crate::operations::{Operation, OperationKind};
-use terrace::engine::{AllocError, Allocator, Block, FreeError, Request};
+use crate::operation::{Operation, OperationKind};
+use terrace_core::{AllocError, Allocator, Block, FreeError, Request};
 
 /// The block that the pool has allocated for a slot of the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveBlock {
+    /// The block; without meaning when the slot is empty.
     pub block: Block,
     /// Bytes requested; 0 when the slot is empty or its allocation failed.
     pub bytes: u64,
@@ -21,6 +22,7 @@ pub const EMPTY: LiveBlock =
 
 /// A pool and its blocks.
 pub struct PoolBlocks {
+    /// The pool.
     pub pool: Box<dyn Allocator>,
     /// The pool's block for each slot of the trace.
     pub blocks: Vec<LiveBlock>,

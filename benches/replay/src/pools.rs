@@ -6,12 +6,11 @@
 use clap::ValueEnum;
 use std::cell::Cell;
 use std::rc::Rc;
-use terrace::device::{DeviceOptions, PoolOrigin};
-use terrace::engine::arena::{ArenaSettings, Coalesce};
-use terrace::engine::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
-use terrace::engine::{
-    AllocError, Allocator, Arena, ArenaCapacity, BestFit, Branch, FirstFit, Index, WorstFit, heap_parts,
-};
+use terrace_core::arena::{ArenaSettings, Coalesce};
+use terrace_core::pool::{BlockRecord, BucketArena, SegmentRecord, SizeClasses};
+use terrace_core::{AllocError, Allocator, Arena, BestFit, Branch, FirstFit, Index, WorstFit};
+use terrace_device::store::{ArenaCapacity, heap_parts};
+use terrace_device::{DeviceOptions, PoolOrigin};
 use terrace_models::{
     BadOption, Bfc, BfcOptions, Delay, Growing, PyTorch, PyTorchOptions, Rmm, RmmOptions, Segments, SimulatedDevice,
 };

@@ -5,7 +5,7 @@
 //! Asks from below: operations of a trace, whose blocks are live from their allocation to their free.
 #![allow(unsafe_code, reason = "frees and resizes of a heap are promises about its blocks")]
 
-use crate::operations::{Operation, OperationKind};
+use crate::operation::{Operation, OperationKind};
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
