@@ -5,7 +5,7 @@
 //! Asks from below: one backend for each of the crate's features that name one.
 
 mod all;
-#[cfg(any(feature = "cuda", feature = "opencl", feature = "vulkan"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "vulkan", all(feature = "metal", target_os = "macos")))]
 mod drivers;
 
 pub use all::{BestDevice, FoundDevice, NoDeviceFits, PassedBy, PassedByReason, Preference};
@@ -13,6 +13,8 @@ pub use terrace_device::*;
 
 #[cfg(feature = "cuda")]
 pub use terrace_cuda::{OpenError, OpenErrorReason, SharedSlice, SharedSliceMut, SharedStream};
+#[cfg(all(feature = "metal", target_os = "macos"))]
+pub use terrace_metal::{Metal, MetalError};
 #[cfg(feature = "opencl")]
 pub use terrace_opencl::{OpenClBackend, OpenClError, OpenClMemory};
 #[cfg(feature = "vulkan")]
@@ -145,6 +147,33 @@ impl Device {
         Ok(Self::open(terrace_hip::Hip::open(ordinal).map_err(BackendError::Open)?, options)?)
     }
 
+    /// Opens the system's Metal device (macOS).
+    ///
+    /// For a device of your own, or kernels, open a [`Metal`] and give a clone of it to [`Device::open`].
+    ///
+    /// # Errors
+    /// [`MetalError`]: no device, or none that shares the host's memory; each says what to use instead.
+    ///
+    /// # Example
+    /// ```no_run
+    /// let device = terrace::Device::metal()?;
+    /// println!("{}: {}", device.name(), device.description().driver);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(all(feature = "metal", target_os = "macos"))]
+    pub fn metal() -> Result<Self, MetalDeviceError> {
+        Self::metal_with(DeviceOptions::default())
+    }
+
+    /// Opens the system's Metal device with options.
+    ///
+    /// # Errors
+    /// As for [`Device::metal`]; [`DeviceError::BadOption`].
+    #[cfg(all(feature = "metal", target_os = "macos"))]
+    pub fn metal_with(options: DeviceOptions) -> Result<Self, MetalDeviceError> {
+        Ok(Self::open(Metal::open().map_err(BackendError::Open)?, options)?)
+    }
+
     /// Opens a device of OpenCL, by its number among those of all platforms.
     ///
     /// The library is loaded at run time. Its blocks are parts of buffers; for shared virtual memory, or a context of your own, open an
@@ -270,6 +299,10 @@ pub enum BackendError<E> {
 /// Why a device of CUDA or HIP could not be opened.
 #[cfg(feature = "cuda")]
 pub type CudaError = BackendError<OpenError>;
+
+/// Why the device of Metal could not be opened.
+#[cfg(all(feature = "metal", target_os = "macos"))]
+pub type MetalDeviceError = BackendError<MetalError>;
 
 /// Why a device of OpenCL could not be opened.
 #[cfg(feature = "opencl")]

@@ -79,11 +79,17 @@ proptest! {
 fn every_kind_runs_a_program() {
     for (i, kind) in kinds().into_iter().enumerate() {
         let mut shadow = Shadow::new(kind);
-        shadow.add(i, 4000 + i).expect("large enough");
+        shadow.add(i, cut(4000, 2100) + i).expect("large enough");
         let near = [Act::Near(0, 1, 0, 0), Act::Near(1, 0, 1, 1), Act::Wild(0, 8, 40, 2)];
         let first = [(40, 0), (130, 12), (20, 1), (300, 0), (64, 9)].map(|(size, align)| Act::Allocate(size, align));
         let then = [Act::Free(1), Act::Resize(0, 90), Act::Stretch(2, 0), Act::Reallocate(1, 600), Act::Exact(0, 0)];
-        let last = [Act::Free(2), Act::FreeHighest, Act::Add(3, 3000), Act::Allocate(200, 3), Act::Reallocate(0, 20)];
+        let last = [
+            Act::Free(2),
+            Act::FreeHighest,
+            Act::Add(3, cut(3000, 2100)),
+            Act::Allocate(200, 3),
+            Act::Reallocate(0, 20),
+        ];
         play(&mut shadow, &[&first[..], &near, &then, &near, &last].concat());
     }
 }

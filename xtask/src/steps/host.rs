@@ -3,7 +3,7 @@
 //!
 //! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests,
 //! `host::bench` for those of its benchmark's programs, `host::cuda-TARGET` and `host::metal-TARGET` for devices on systems
-//! that have CUDA and Metal.
+//! that have CUDA and Metal, `host::all-TARGET` for the list of all devices there.
 //! Asks from below: the targets (see `bare`); a cross compiler and qemu-user for AArch64.
 
 use super::bare::{self, Way};
@@ -15,11 +15,13 @@ use crate::report::Report;
 /// Systems that no machine here has: their files must at least be correct Rust against the real declarations.
 const CHECKED: [&str; 3] = ["x86_64-apple-darwin", "aarch64-apple-darwin", "x86_64-pc-windows-gnu"];
 const AARCH64: &str = "aarch64-unknown-linux-gnu";
-/// Devices on other systems, Jetson's among them. What of Metal runs nowhere here is checked with its example and tests.
-const DEVICES: [(&str, &str, &[&str]); 3] = [
-    ("cuda", AARCH64, &[]),
-    ("cuda", "x86_64-pc-windows-gnu", &[]),
-    ("metal", "aarch64-apple-darwin", &["--lib", "--examples", "--tests"]),
+/// Devices on other systems, Jetson's among them. What of Metal runs nowhere here is checked with its example and tests, and with the
+/// list of all devices.
+const DEVICES: [(&str, &str, &str); 4] = [
+    ("cuda", AARCH64, "--package terrace-cuda"),
+    ("cuda", "x86_64-pc-windows-gnu", "--package terrace-cuda"),
+    ("metal", "aarch64-apple-darwin", "--package terrace-metal --lib --examples --tests"),
+    ("all", "aarch64-apple-darwin", "--package terrace --features metal"),
 ];
 /// Debian's cross compiler, its C library, and the emulator.
 const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
@@ -40,10 +42,10 @@ pub fn run(options: &Options, report: &mut Report) {
         Ok(way) => report.verdict("host::aarch64", aarch64(way)),
         Err(missing) => report.skip("host::aarch64", &missing),
     }
-    for (driver, target, kinds) in DEVICES {
+    for (driver, target, words) in DEVICES {
         let name = format!("host::{driver}-{target}");
         match bare::way(options, target) {
-            Ok(way) => report.verdict(&name, devices(driver, target, kinds, way)),
+            Ok(way) => report.verdict(&name, devices(driver, target, words, way)),
             Err(missing) => report.skip(&name, &missing),
         }
     }
@@ -59,9 +61,9 @@ fn check(target: &str, way: Way) -> Result<(), String> {
 }
 
 /// A driver's devices on a system that has them; nothing of the driver is needed.
-fn devices(driver: &str, target: &str, kinds: &[&str], way: Way) -> Result<(), String> {
-    let mut command = way.cargo(&["check", "--package", &format!("terrace-{driver}")], "std,panic_abort");
-    command.args(kinds).args(["--target-dir", "target/bare", "--target", target]);
+fn devices(driver: &str, target: &str, words: &str, way: Way) -> Result<(), String> {
+    let mut command = way.cargo(&["check"], "std,panic_abort");
+    command.args(words.split(' ')).args(["--target-dir", "target/bare", "--target", target]);
     execute(&format!("host-{driver}-{target}"), &mut command).verdict()
 }
 

@@ -9,7 +9,8 @@ use core::ptr::{self, NonNull};
 use embedded::{HeapCounters, MemoryCaps, RegionError};
 
 use crate::InitResult;
-use crate::heap::{self, BadFreeHook, HEADER, OutOfMemoryHook, Want};
+use crate::heap::{self, BadFreeHook, OutOfMemoryHook, Want};
+use crate::malloc::HEADER;
 
 /// `struct terrace_stats`.
 #[repr(C)]
@@ -90,24 +91,6 @@ pub extern "C" fn terrace_set_preference(first: c_uint, fallback: c_uint) {
 /// A wish and its fallback.
 fn want(first: c_uint, fallback: c_uint) -> Want {
     Some([first, fallback].map(MemoryCaps::from_bits))
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn terrace_malloc(bytes: usize) -> *mut c_void {
-    terrace_memalign(HEADER, bytes)
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn terrace_calloc(count: usize, bytes: usize) -> *mut c_void {
-    let Some(bytes) = count.checked_mul(bytes) else { return ptr::null_mut() };
-    let block = terrace_malloc(bytes);
-    if !block.is_null() {
-        // SAFETY: a fresh block of so many bytes.
-        unsafe { block.write_bytes(0, bytes) };
-    }
-    block
 }
 
 /// See the header.

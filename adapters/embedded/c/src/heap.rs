@@ -6,26 +6,13 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
-use embedded::{
-    Bounded, HeaderHeap, HeapConfig, HeapCounters, Locked, LowWaterMark, MemoryCaps, Records as _, RegionSet,
-};
+use embedded::{HeaderHeap, HeapConfig, HeapCounters, Locked, LowWaterMark, MemoryCaps, Records as _, RegionSet};
 
 use crate::lock::ProgramLock;
-
-#[cfg(feature = "wide")]
-type Plain = Bounded<embedded::Wide>;
-#[cfg(not(feature = "wide"))]
-type Plain = Bounded;
-#[cfg(feature = "checked")]
-type Config = embedded::Checked<Plain>;
-#[cfg(not(feature = "checked"))]
-type Config = Plain;
+use crate::malloc::{Config, HEADER};
 
 /// The most regions: for internal, closely coupled, retained and external RAM.
 const REGIONS: usize = 4;
-
-/// Bytes of the header in front of a block: two words. Also the least alignment of a block.
-pub const HEADER: usize = 2 * size_of::<usize>();
 
 /// The hook for failed requests, called with the size and alignment requested; not 0: try again.
 pub type OutOfMemoryHook = extern "C" fn(bytes: usize, align: usize) -> c_int;

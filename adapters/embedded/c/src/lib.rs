@@ -9,6 +9,7 @@ mod full;
 #[cfg(not(feature = "small"))]
 mod heap;
 mod lock;
+mod malloc;
 #[cfg(feature = "small")]
 mod small;
 

@@ -6,22 +6,11 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
-use embedded::{HeaderHeap, Locked, RegionError, Small};
+use embedded::{HeaderHeap, Locked, RegionError};
 
 use crate::InitResult;
 use crate::lock::ProgramLock;
-
-#[cfg(feature = "wide")]
-type Plain = Small<embedded::Wide>;
-#[cfg(not(feature = "wide"))]
-type Plain = Small;
-#[cfg(feature = "checked")]
-type Config = embedded::Checked<Plain>;
-#[cfg(not(feature = "checked"))]
-type Config = Plain;
-
-/// Bytes of the header in front of a block: two words. Also the least alignment of a block.
-const HEADER: usize = 2 * size_of::<usize>();
+use crate::malloc::{Config, HEADER, terrace_malloc};
 
 static HEAP: Locked<ProgramLock, HeaderHeap<Config>> = Locked::new(HeaderHeap::empty());
 
@@ -53,24 +42,6 @@ pub unsafe extern "C" fn terrace_init(start: *mut c_void, bytes: usize) -> InitR
         Err(RegionError::TooLarge { .. }) => InitResult::TooLarge,
         Err(RegionError::Overlaps | RegionError::TooMany) => InitResult::AlreadyInitialised,
     }
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn terrace_malloc(bytes: usize) -> *mut c_void {
-    terrace_memalign(HEADER, bytes)
-}
-
-/// See the header.
-#[unsafe(no_mangle)]
-pub extern "C" fn terrace_calloc(count: usize, bytes: usize) -> *mut c_void {
-    let Some(bytes) = count.checked_mul(bytes) else { return ptr::null_mut() };
-    let block = terrace_malloc(bytes);
-    if !block.is_null() {
-        // SAFETY: a fresh block of so many bytes.
-        unsafe { block.write_bytes(0, bytes) };
-    }
-    block
 }
 
 /// See the header.

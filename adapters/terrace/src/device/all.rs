@@ -11,7 +11,7 @@ use terrace_device::{Capabilities, DeviceError};
 /// A device of this machine, or the reason why it cannot be opened.
 #[derive(Clone, Debug)]
 pub struct FoundDevice {
-    /// `host`, `cuda:N`, `hip:N`, `opencl:N`, `vulkan:N`; `cuda` and such, never opened, where that backend has no device at all.
+    /// `host`, `cuda:N`, `hip:N`, `metal:0`, `opencl:N`, `vulkan:N`; `cuda` and such, never opened, where that backend has no device at all.
     pub name: String,
     /// The device, or why it cannot be opened.
     pub opened: Result<Device, String>,
@@ -90,7 +90,7 @@ pub enum Preference {
 }
 
 impl Device {
-    /// All devices of the built-in backends: the host, then those of CUDA, HIP, OpenCL and Vulkan.
+    /// All devices of the built-in backends: the host, then those of CUDA, HIP, Metal, OpenCL and Vulkan.
     ///
     /// Each needs the feature of its name. A GPU that two of them reach is listed by both.
     /// Devices that cannot be opened are listed with the reason. A child process loads each driver's library first, so that one which
@@ -107,11 +107,21 @@ impl Device {
     /// ```
     pub fn all() -> Vec<FoundDevice> {
         #[cfg_attr(
-            not(any(feature = "cuda", feature = "opencl", feature = "vulkan")),
+            not(any(
+                feature = "cuda",
+                feature = "opencl",
+                feature = "vulkan",
+                all(feature = "metal", target_os = "macos")
+            )),
             expect(unused_mut, reason = "only drivers add devices")
         )]
         let mut found = vec![FoundDevice { name: "host".into(), opened: Ok(Self::host()) }];
-        #[cfg(any(feature = "cuda", feature = "opencl", feature = "vulkan"))]
+        #[cfg(any(
+            feature = "cuda",
+            feature = "opencl",
+            feature = "vulkan",
+            all(feature = "metal", target_os = "macos")
+        ))]
         found.extend(super::drivers::open_all());
         found
     }
@@ -119,7 +129,7 @@ impl Device {
     /// The best device with room for `bytes`, and why the others were passed by.
     ///
     /// Devices with memory of their own come before GPUs that share the host's, those before the host, and the host before its
-    /// processors under another name; among alike, CUDA and HIP before OpenCL and Vulkan, then the one with the most room. Room is what is free now
+    /// processors under another name; among alike, CUDA, HIP and Metal before OpenCL and Vulkan, then the one with the most room. Room is what is free now
     /// and within what the device's pool may take.
     ///
     /// # Errors

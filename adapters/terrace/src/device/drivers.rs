@@ -6,6 +6,8 @@
 
 use super::{Device, FoundDevice};
 use crate::device::BackendError;
+#[cfg(all(feature = "metal", target_os = "macos"))]
+use crate::device::MetalError;
 #[cfg(feature = "cuda")]
 use crate::device::{CudaError, OpenErrorReason};
 #[cfg(feature = "opencl")]
@@ -43,6 +45,16 @@ const DRIVERS: &[NumberedDriver] = &[
         name: "hip",
         libraries: || vec![terrace_hip::library_names().iter().map(ToString::to_string).collect()],
         open: |ordinal| Device::hip(ordinal).map_err(mirror),
+    },
+    // Its library is a part of the system, and linked. It offers one device.
+    #[cfg(all(feature = "metal", target_os = "macos"))]
+    NumberedDriver {
+        name: "metal",
+        libraries: Vec::new,
+        open: |ordinal| match ordinal {
+            0 => Device::metal().map_err(|error| NotOpened::new(&error, |error| *error != MetalError::NoDevice)),
+            _ => Err(NotOpened { problem: MetalError::NoDevice.to_string(), one: false }),
+        },
     },
     #[cfg(feature = "opencl")]
     NumberedDriver {
