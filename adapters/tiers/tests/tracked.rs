@@ -131,3 +131,18 @@ fn a_manager_that_ends_lists_the_named_buffers_that_nothing_removed() {
     assert_eq!((told.name.as_str(), told.bytes(), &*told.blocks[0].location), ("manager", 4096, "manager"));
     assert!(tracker.upgrade().is_none(), "the tracker ends with its manager");
 }
+
+#[test]
+fn what_a_restart_recovered_is_not_tracked_whenever_it_is_opened() {
+    let (directory, first) = tracked();
+    first.sync(&first.allocate_named("kept", 4096).expect("memory")).expect("durable");
+    drop(first);
+    let second =
+        Manager::builder().memory(4 * MIB).directory_of(directory.path(), 64 * MIB).build().expect("a manager");
+    second.tracker().set_mode(TrackMode::Records);
+    drop(second.open("kept").expect("it is there"));
+    assert!(second.tracker().live().is_empty());
+    second.remove("kept").expect("removed");
+    let total = second.tracker().total();
+    assert_eq!((total.allocations, total.frees), (0, 0));
+}

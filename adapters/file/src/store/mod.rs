@@ -63,6 +63,7 @@ use crate::fault::FileFault;
 use crate::frame::{Frame, FramePool};
 use crate::join::JoinHandle;
 use shared::StoreShared;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use terrace_guard::ProcessOwned;
@@ -210,6 +211,13 @@ impl Store {
     /// A durable object by its number; `None` if there is none.
     pub fn object(&self, object: u64) -> Option<Object> {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
+    }
+
+    /// What `read` returns, given all durable objects by their numbers.
+    ///
+    /// The objects do not change meanwhile: `read` must not call the store, which would wait for it without end.
+    pub fn with_objects<T>(&self, read: impl FnOnce(&BTreeMap<u64, Object>) -> T) -> T {
+        if self.shared.is_own() { read(&self.shared.map().objects) } else { read(&BTreeMap::new()) }
     }
 
     /// Whether the cause of a fault is gone, as far as the disk can tell without waiting.

@@ -41,7 +41,7 @@ pub(super) struct TierState {
     pub leaving: u64,
     /// Number of copies in progress to this tier.
     pub incoming: usize,
-    /// Whether `used` exceeds `capacity`: the tier was resized to less than it holds, or adopted more than fits.
+    /// Whether `used` exceeds `capacity`: the tier was resized to less than it holds, or more was recovered than fits.
     pub over_limit: bool,
     pub pressure: Pressure,
     /// The level that was reported last.
@@ -128,18 +128,22 @@ pub(super) struct Tenant {
     pub quota: TenantQuota,
     /// Bytes of the tenant's buffers, each buffer counted once. At most `quota.cap`, unless `over_limit`.
     pub bytes: u64,
-    /// Whether the tenant exceeds one of its caps, because it adopted more than they allow.
+    /// Whether the tenant exceeds one of its caps, because more was recovered than they allow.
     pub over_limit: bool,
     /// Footprints of the tenant's copies in each tier, including copies in progress to it. At most `quota.tier_caps`,
     /// unless `over_limit`.
     pub held: [u64; TIERS as usize],
     /// The part of `held` that migrations in progress will free, for each tier.
     pub leaving: [u64; TIERS as usize],
+    /// The parts of `bytes` and of `held` that are of dormant buffers, which have no record: see [`Ledger::recover`].
+    pub dormant: u64,
+    pub dormant_held: [u64; TIERS as usize],
 }
 
 impl Tenant {
     pub(super) fn new(quota: TenantQuota) -> Self {
-        Self { quota, bytes: 0, over_limit: false, held: [0; TIERS as usize], leaving: [0; TIERS as usize] }
+        let [held, leaving, dormant_held] = [[0; TIERS as usize]; 3];
+        Self { quota, bytes: 0, over_limit: false, held, leaving, dormant: 0, dormant_held }
     }
 
     /// Whether the tenant holds more than at least one of its caps allows.

@@ -43,8 +43,9 @@ impl Ledger {
     fn check_tier(&self, tier: Tier) -> Result<(), Violation> {
         let at = usize::from(tier);
         let state = &self.tiers[at];
-        let used = self.sum(tier, |buffer| counts(buffer, tier));
-        ensure(state.used == used, "ledger: used = copies here and in progress to here", at)?;
+        let dormant: u64 = self.tenants.iter().map(|tenant| tenant.dormant_held[at]).sum();
+        let used = self.sum(tier, |buffer| counts(buffer, tier)) + dormant;
+        ensure(state.used == used, "ledger: used = copies here and in progress to here, and dormant ones", at)?;
         let leaving = self.sum(tier, |buffer| leaves(buffer, tier));
         ensure(state.leaving == leaving, "ledger: leaving = copies whose migration frees them here", at)?;
         let comes = |buffer: &&BufferRecord| matches!(buffer.migration, Some(Migration::Copy { to, .. }) if to == tier);
@@ -56,7 +57,7 @@ impl Ledger {
         ensure(state.capacity == state.limit.min(state.budget), "ledger: capacity = min(limit, budget)", tier)?;
         ensure(
             state.over_limit == (used > state.capacity),
-            "ledger: used <= capacity, but for a resize and what was adopted",
+            "ledger: used <= capacity, but for a resize and what was recovered",
             at,
         )?;
         let listed = self.buffers.iter().filter(|buffer| self.is_candidate(buffer, tier)).count();
@@ -71,16 +72,20 @@ impl Ledger {
         let tenant = &self.tenants[at];
         let own = |buffer: &BufferRecord| usize::from(buffer.tenant) == at;
         let bytes: u64 = self.buffers.iter().filter(|buffer| own(buffer)).map(|buffer| buffer.bytes).sum();
-        ensure(tenant.bytes == bytes, "ledger: a tenant's bytes = its buffers, each once", at)?;
+        ensure(tenant.bytes == bytes + tenant.dormant, "ledger: a tenant's bytes = its buffers, each once", at)?;
         ensure(
             tenant.over_limit == tenant.exceeds_caps(),
-            "ledger: no tenant is above its caps, but for what it adopted",
+            "ledger: no tenant is above its caps, but for what was recovered",
             at,
         )?;
         self.all_tiers().try_for_each(|tier| {
             let held = tenant.held[usize::from(tier)];
             let copies = self.sum(tier, |buffer| own(buffer) && counts(buffer, tier));
-            ensure(held == copies, "ledger: held = the tenant's copies in a tier", at)?;
+            ensure(
+                held == copies + tenant.dormant_held[usize::from(tier)],
+                "ledger: held = the tenant's copies in a tier",
+                at,
+            )?;
             let leaving = self.sum(tier, |buffer| own(buffer) && leaves(buffer, tier));
             let known = tenant.leaving[usize::from(tier)];
             ensure(known == leaving, "ledger: leaving = the tenant's copies about to leave a tier", at)

@@ -4,8 +4,8 @@
 //! - the newest bytes of a buffer are never dropped, nor the copy that survives a power cut; each freed buffer is
 //!   forgotten once
 //! - copies in a tier, and those in progress to it, never exceed its capacity; after [`LedgerEvent::Resize`] to less
-//!   than is used, or [`LedgerEvent::Adopt`] of more than fits, nothing enters, and what can leave leaves until the
-//!   rest fits
+//!   than is used, or [`Ledger::recover`] of more than fits, nothing enters, and what can leave leaves until the rest
+//!   fits
 //! - each request is answered once, first come, first served (`queue` states what that means with several tenants)
 //! - after the last event there are finitely many actions: a copy is made only downwards to make room, or on request;
 //!   what failed or met a lease is not tried again before the next [`LedgerEvent::Tick`]
@@ -24,12 +24,14 @@
 //! | migration | a copy or a drop in progress: one at a time for each buffer |
 //! | leaving | bytes that a migration in progress will free in a tier |
 //! | move request | a pending promotion, demotion or replication, of a user or of a second touch: one for each buffer |
+//! | dormant | a durable buffer of an earlier run that no user has opened: it has no record, and counts in sums |
 //! | deferred | a buffer that met a lease or a failure: not moved until the next tick |
 //! | suspended | a tier that a copy failed into: takes no copies until its backoff has passed |
 //!
 //! | file | content |
 //! | --- | --- |
 //! | `table`, `account` | state of buffers; of tiers and tenants, in bytes |
+//! | `dormant` | buffers that count in sums until they are opened |
 //! | `queue` | requests for buffers: order, placement, refusal |
 //! | `eviction` | which buffers leave a tier |
 //! | `ahead` | room for all that waits at once, and ahead of demand |
@@ -41,6 +43,7 @@
 mod account;
 mod ahead;
 mod check;
+mod dormant;
 mod error;
 mod eviction;
 mod maintenance;
@@ -315,6 +318,11 @@ impl Ledger {
     /// Bytes of a tenant's buffers, each buffer counted once; `None` if there is no such tenant.
     pub fn tenant_bytes(&self, tenant: u16) -> Option<u64> {
         self.tenants.get(usize::from(tenant)).map(|tenant| tenant.bytes)
+    }
+
+    /// Bytes of all dormant buffers.
+    pub fn dormant_bytes(&self) -> u64 {
+        self.tenants.iter().map(|tenant| tenant.dormant).sum()
     }
 
     /// The tier to which a buffer is being prefetched, if it is.

@@ -1,9 +1,9 @@
 //! Queues requests for buffers, and grants or refuses them.
 //!
 //! Order: first come, first served. No request is granted while an earlier one waits, with one exception: a tenant at
-//! its cap waits for its own frees, and only its own requests wait behind it. (Adopting a buffer at a start is no
-//! request.) Users' promotions go on while the first request waits for frees of other users, as these may need them
-//! before they can free; it waits as long as those users keep the room.
+//! its cap waits for its own frees, and only its own requests wait behind it. (Adopting a dormant buffer is no request.) Users'
+//! promotions go on while the first request waits for frees of other users, as these may need them before they can
+//! free; it waits as long as those users keep the room.
 //!
 //! Placement: the tier of the hint, then the tiers in memory and on devices from the best on, then file tiers; the
 //! first that has room or can make room. A request larger than every tier in memory and on devices is placed in a file
@@ -12,7 +12,7 @@
 //! Requests that do not wait for other users stay in the queue while room is made for them or for an earlier one, and
 //! are refused as soon as an earlier one waits for other users.
 
-use super::account::{FreedBy, MAX_CAPACITY};
+use super::account::FreedBy;
 use super::error::{Refusal, RefusalReason, Rejected};
 use super::table::BufferRecord;
 use super::types::{Action, Medium, PlacementHint};
@@ -64,7 +64,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn check_request(&self, request: &PendingRequest) -> Result<(), Rejected> {
+    pub(super) fn check_request(&self, request: &PendingRequest) -> Result<(), Rejected> {
         if usize::from(request.tenant) >= self.tenants.len() {
             return Err(Rejected::NoSuchTenant);
         }
@@ -72,29 +72,6 @@ impl Ledger {
         if self.granted.contains_key(&request.ticket) || self.queue.iter().any(is_same) {
             return Err(Rejected::TicketInUse);
         }
-        Ok(())
-    }
-
-    /// Grants a buffer that has survived from an earlier run, even beyond capacity and caps.
-    pub(super) fn adopt(
-        &mut self,
-        request: PendingRequest,
-        tier: Tier,
-        context: &mut EventContext<'_>,
-    ) -> Result<(), Rejected> {
-        self.check_request(&request)?;
-        let state = self.tiers.get(usize::from(tier)).ok_or(Rejected::NoSuchTier)?;
-        let largest = state.largest_copy(MAX_CAPACITY.saturating_sub(state.used));
-        if request.bytes == 0 || request.bytes > largest {
-            let reason = if request.bytes == 0 { RefusalReason::Empty } else { RefusalReason::TooLarge };
-            let error = Refusal { reason, requested: request.bytes, largest };
-            context.actions.push(Action::Refuse { ticket: request.ticket, error });
-            return Ok(());
-        }
-        self.grant(request, tier, context);
-        let (state, tenant) = (&mut self.tiers[usize::from(tier)], &mut self.tenants[usize::from(request.tenant)]);
-        state.over_limit = state.used > state.capacity;
-        tenant.over_limit = tenant.exceeds_caps();
         Ok(())
     }
 

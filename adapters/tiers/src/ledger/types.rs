@@ -170,9 +170,9 @@ pub enum LedgerEvent {
         /// Preferences for its placement.
         hint: PlacementHint,
     },
-    /// A buffer has survived from an earlier run. It is granted at once in its tier, even beyond capacity and caps, and
-    /// refused only if it is empty or a sum would overflow. A tier or tenant above its limits takes no further bytes
-    /// until enough have left.
+    /// A user opens a dormant buffer, one that [`recover`](super::Ledger::recover) has counted: from now on the ledger
+    /// knows it by an id. It is granted at once in its tier, where its bytes count already, as a buffer that was used and
+    /// whose copy survives a power cut. Rejected as stale if no dormant buffer can be this one.
     Adopt {
         /// Number that identifies the request; must not be in use.
         ticket: u64,
@@ -365,7 +365,7 @@ pub enum Action {
         satisfied: bool,
     },
     /// The pressure level of a tier changed. The level is critical while the tier holds more than its capacity, after
-    /// [`LedgerEvent::Resize`] or [`LedgerEvent::Adopt`].
+    /// [`LedgerEvent::Resize`] or [`Ledger::recover`](super::Ledger::recover).
     Pressure {
         /// The tier.
         tier: Tier,

@@ -29,8 +29,8 @@ pub(super) struct AllocationWaiter {
     pub chunk: usize,
     /// Bytes of the buffer's metadata.
     pub metadata_bytes: u64,
-    /// For what, and from where, the caller asked.
-    pub origin: BufferOrigin,
+    /// For what, and from where, the caller asked; `None` for a buffer that a restart has recovered, which is not tracked.
+    pub origin: Option<BufferOrigin>,
     /// Sends the buffer, or the reason why there is none, to the caller.
     pub sender: oneshot::Sender<Result<Arc<BufferState>, Error>>,
 }
@@ -47,7 +47,8 @@ impl State {
         let Some(waiter) = self.allocations.remove(&ticket) else { return Some(LedgerEvent::Free { id }) };
         let mut buffer = BufferState::new(id, bytes, waiter.chunk, waiter.name);
         buffer.metadata_bytes = waiter.metadata_bytes;
-        buffer.stamp = shared.tracking.allocated(waiter.origin, id, bytes, tier);
+        let stamp = waiter.origin.map(|origin| shared.tracking.allocated(origin, id, bytes, tier));
+        buffer.stamp = stamp.unwrap_or_default();
         let buffer = Arc::new(buffer);
         if let Some(named) = &buffer.named {
             self.names.insert(Arc::clone(&named.name), Some(id));
@@ -77,11 +78,11 @@ impl State {
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::BadName`].
-    pub(super) fn claim_name(&mut self, name: String) -> Result<(Arc<str>, u64), Error> {
+    pub(super) fn claim_name(&mut self, shared: &ManagerShared, name: String) -> Result<(Arc<str>, u64), Error> {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Error::BadName { bytes: name.len(), most: MAX_NAME_BYTES });
         }
-        if self.names.contains_key(&*name) {
+        if self.names.contains_key(&*name) || self.dormant.find(shared, &name).is_some() {
             return Err(Error::NameTaken(name));
         }
         let name: Arc<str> = name.into();
@@ -182,10 +183,10 @@ impl ManagerShared {
                 return Err(state.ledger.refusal(bytes, tenant).map_or(error, Error::Refused));
             }
             let name = match name {
-                Some(name) => Some(state.claim_name(name)?),
+                Some(name) => Some(state.claim_name(self, name)?),
                 None => None,
             };
-            let waiter = AllocationWaiter { name, chunk: self.chunk, metadata_bytes, origin, sender };
+            let waiter = AllocationWaiter { name, chunk: self.chunk, metadata_bytes, origin: Some(origin), sender };
             let ticket = state.ticket(waiter);
             if let Err(rejected) = state.handle(self, LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint }) {
                 state.dismiss(ticket);

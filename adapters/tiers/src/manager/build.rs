@@ -207,7 +207,7 @@ impl ManagerBuilder {
             state: Mutex::new(State::new(ledger, most)),
             stats,
         });
-        shared.adopt(most_of_chunk)?;
+        shared.recover(most_of_chunk)?;
         // Before the first allocation: a control group kills what takes more than its limit.
         shared.follow_machine_memory();
         let maintenance = MaintenanceThread::begin(&shared, interval).map_err(|error| Error::Memory(error.kind()))?;

@@ -1,4 +1,4 @@
-//! Durable buffers: named ones, recovered when a manager is built on the same directory.
+//! Durable buffers: named ones, which a manager that is built on the same directory finds.
 //!
 //! Promises upward: after [`sync`](ManagerShared::sync) returned Ok, a restart finds the bytes that the buffer had when
 //! `sync` was called, or bytes of a later sync; a restart does not find a removed buffer.
@@ -6,17 +6,14 @@
 //! The store's metadata of a buffer's object: version 1 | 0 | tenant 2 | chunk 4 | bytes 8 | name (UTF-8).
 
 use super::ManagerShared;
-use super::allocation::AllocationWaiter;
 use super::buffer_state::{BufferState, NameRecord, Versions};
 use super::error::Error;
 use super::tombstones::removed;
-use super::tracking::BufferOrigin;
 use crate::ledger::LedgerEvent;
-use futures_channel::oneshot;
 use std::sync::Arc;
 use terrace_core::residence::Tier;
 use terrace_file::store::{MAX_META_BYTES, MAX_PARTS};
-use terrace_file::{ALIGN, Change, Object, Store, StoreError};
+use terrace_file::{ALIGN, Change, Object, Store};
 
 /// The version of the metadata.
 const VERSION: u8 = 1;
@@ -32,25 +29,25 @@ pub const MAX_NAME_BYTES: usize = MAX_META_BYTES - HEADER;
 type CommitPlan = (Vec<Change>, Versions, u64);
 
 /// A buffer's metadata in the store.
-struct BufferMeta {
-    tenant: u16,
-    bytes: u64,
-    chunk: u32,
-    name: Arc<str>,
+pub(super) struct BufferMeta<'a> {
+    pub tenant: u16,
+    pub bytes: u64,
+    pub chunk: u32,
+    pub name: &'a str,
 }
 
-impl BufferMeta {
-    fn encode(buffer: &BufferState, name: &str, tenant: u16) -> Vec<u8> {
+impl<'a> BufferMeta<'a> {
+    fn encode(&self) -> Vec<u8> {
         let mut meta = vec![VERSION, 0];
-        meta.extend(tenant.to_le_bytes());
-        meta.extend((buffer.chunk as u32).to_le_bytes());
-        meta.extend(buffer.bytes.to_le_bytes());
-        meta.extend(name.as_bytes());
+        meta.extend(self.tenant.to_le_bytes());
+        meta.extend(self.chunk.to_le_bytes());
+        meta.extend(self.bytes.to_le_bytes());
+        meta.extend(self.name.as_bytes());
         meta
     }
 
     /// `None` for metadata of another program, or of a later version.
-    fn decode(meta: &[u8]) -> Option<Self> {
+    pub(super) fn decode(meta: &'a [u8]) -> Option<Self> {
         let (header, name) = meta.split_first_chunk::<HEADER>()?;
         let tenant = u16::from_le_bytes(*header[2..].first_chunk()?);
         let chunk = u32::from_le_bytes(*header[4..].first_chunk()?);
@@ -61,15 +58,15 @@ impl BufferMeta {
             && chunk.is_multiple_of(ALIGN as u32)
             && bytes > 0
             && bytes.div_ceil(chunk.into()) <= MAX_PARTS.into();
-        sound.then(|| Self { tenant, bytes, chunk, name: name.into() })
+        sound.then_some(Self { tenant, bytes, chunk, name })
     }
 
-    fn chunks(&self) -> u64 {
+    pub(super) fn chunks(&self) -> u64 {
         self.bytes.div_ceil(self.chunk.into())
     }
 
     /// Whether each part of a stored object is a chunk of the buffer and has that chunk's length.
-    fn fits(&self, object: &Object) -> bool {
+    pub(super) fn fits(&self, object: &Object) -> bool {
         let left = |part: u32| self.bytes.checked_sub(u64::from(part) * u64::from(self.chunk)).filter(|left| *left > 0);
         object
             .parts
@@ -77,11 +74,6 @@ impl BufferMeta {
             .all(|(part, piece)| left(part).is_some_and(|left| piece.bytes() as u64 == left.min(self.chunk.into())))
     }
 }
-
-/// At recovery, a store may have at most as many chunks as its cap in bytes divided by this. That bounds the memory for
-/// records of chunks, whatever length the stored buffers claim. As chunks have at least 4 KiB, buffers of 64 times the
-/// cap can be recovered.
-const CHUNK_RECORDS: u64 = 64;
 
 impl ManagerShared {
     /// Returns the tier for a buffer's durable bytes: the one that has durable bytes of the buffer, or of a removed
@@ -142,7 +134,8 @@ impl ManagerShared {
         let mut changes = Vec::new();
         if copies.durable.is_none() {
             changes.extend(state.tombstones.removals(name));
-            changes.push(Change::Meta { object, meta: BufferMeta::encode(buffer, name, view.tenant) });
+            let (tenant, bytes, chunk) = (view.tenant, buffer.bytes, buffer.chunk as u32);
+            changes.push(Change::Meta { object, meta: BufferMeta { tenant, bytes, chunk, name }.encode() });
         }
         let durable = |chunk: usize| copies.durable.as_ref().map_or(0, |durable| durable[chunk]);
         for (chunk, piece) in pieces.iter().enumerate() {
@@ -153,65 +146,6 @@ impl ManagerShared {
             }
         }
         Ok(Some((changes, copies.versions.clone(), view.version)))
-    }
-
-    /// Recovers the buffers of all stores, even beyond capacities, with chunks of at most `most` bytes. Must be called
-    /// before other buffers are allocated.
-    pub(super) fn adopt(self: &Arc<Self>, most: u64) -> Result<(), Error> {
-        for (tier, store) in self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?))) {
-            let (mut chunks, cap) = (0, store.stats().cap);
-            let numbers = store.objects();
-            self.state().names.reserve(numbers.len());
-            for number in numbers {
-                let Some(object) = store.object(number) else { continue };
-                let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
-                // Managers assign object numbers in sequence from 1 on, so a number this large is another program's.
-                let meta = BufferMeta::decode(&object.meta).filter(|_| number < u64::MAX / 2).ok_or_else(unknown)?;
-                if u64::from(meta.chunk) > most {
-                    return Err(Error::Chunks { name: meta.name.as_ref().into(), bytes: meta.chunk });
-                }
-                if self.state().names.contains_key(&meta.name) {
-                    return Err(Error::Twice(meta.name.as_ref().into()));
-                }
-                if !meta.fits(&object) {
-                    return Err(Error::BadBuffer(meta.name.as_ref().into()));
-                }
-                chunks += meta.chunks();
-                if chunks > cap / CHUNK_RECORDS {
-                    return Err(Error::Store(StoreError::CapTooSmall { needs: chunks * CHUNK_RECORDS, cap }));
-                }
-                self.adopt_one(tier, number, meta, &object)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn adopt_one(self: &Arc<Self>, tier: Tier, number: u64, meta: BufferMeta, object: &Object) -> Result<(), Error> {
-        let (sender, mut outcome) = oneshot::channel();
-        let (chunk, metadata_bytes) =
-            (meta.chunk as usize, self.metadata_bytes(meta.bytes, meta.chunk as usize, Some(&meta.name)));
-        let (name, origin) = (Some((meta.name, number)), BufferOrigin::default());
-        let waiter = AllocationWaiter { name, chunk, metadata_bytes, origin, sender };
-        let mut state = self.state();
-        state.check_metadata_room(self, metadata_bytes)?;
-        state.next_object = state.next_object.max(number + 1);
-        // There may be fewer tenants than when the buffer was made durable: then the first one gets it.
-        let tenant = if state.ledger.tenant_bytes(meta.tenant).is_some() { meta.tenant } else { 0 };
-        let ticket = state.ticket(waiter);
-        state.handle(self, LedgerEvent::Adopt { ticket, bytes: meta.bytes, tenant, tier })?;
-        let buffer = outcome.try_recv().ok().flatten().ok_or(Error::NoRoom { tier })??;
-        let _ = buffer.named.as_ref().map(|named| named.durable_tier.set(tier));
-        let mut copies = buffer.copies();
-        for (part, piece) in object.parts.iter() {
-            let chunk = part as usize;
-            copies.wrote(chunk..chunk + 1);
-            copies.put_piece(tier, chunk, piece);
-        }
-        copies.durable = Some(Box::new(copies.versions.clone()));
-        drop(copies);
-        state.handle(self, LedgerEvent::Synced { id: buffer.id, tier })?;
-        self.unlock(state);
-        Ok(())
     }
 
     /// Frees a buffer and its durable bytes.

@@ -6,6 +6,7 @@
 //! recovered.
 
 use super::buffer_state::{BufferState, NameRecord};
+use super::dormant::{DormantBuffer, PLACES};
 use super::error::Error;
 use super::handle::Handle;
 use super::state::State;
@@ -22,11 +23,12 @@ const DESCRIPTION: u64 =
     (size_of::<BufferState>() + 16 + HANDLE + size_of::<(BufferId, usize)>() + ledger::DESCRIPTION + size_of::<Slot>())
         as u64;
 
-/// Additional bytes of metadata of a named buffer: the record of its name and its entry in the manager's table; in the
+/// Additional bytes of metadata of a named buffer: the record of its name and its entry in the manager's tables; in the
 /// store, the object's entry (its number and itself), and the reference counts of the name and of the store's metadata. A
 /// table of names that grows has up to four places for each, a table of objects is at least half full.
 const NAMED: u64 = (size_of::<NameRecord>()
     + 4 * (size_of::<(Arc<str>, Option<BufferId>)>() + 1)
+    + PLACES * (size_of::<DormantBuffer>() + 1)
     + 2 * size_of::<(u64, Object)>()
     + 2 * 16) as u64;
 
@@ -107,7 +109,7 @@ impl State {
     pub(super) fn check_metadata_room(&self, shared: &ManagerShared, more: u64) -> Result<(), Error> {
         let most = shared.memory().map_or(u64::MAX, |tier| self.limits[usize::from(tier)]);
         let fits = self.metadata.saturating_add(more) <= (most - most / LEFT).saturating_add(BESIDE);
-        if fits { Ok(()) } else { Err(Error::TooMany { buffers: self.buffers.len() }) }
+        if fits { Ok(()) } else { Err(Error::TooMany { buffers: self.buffers.len() + self.dormant.len() }) }
     }
 }
 

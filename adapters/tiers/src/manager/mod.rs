@@ -29,7 +29,8 @@
 //! | `mapped` | mapped files as buffers |
 //! | `tracking` | what the tracker learns of buffers, with the feature `track` |
 //! | `types`, `stats` | options of allocations; lists of buffers and tiers; statistics |
-//! | `durable`, `tombstones` | names, and what survives a power cut; objects that are to be removed |
+//! | `durable`, `tombstones` | what survives a power cut; objects that are to be removed |
+//! | `dormant` | what a manager finds in its directories, until it is opened |
 //! | `trace` | spans and events, with the feature `tracing` |
 //! | `builder`, `sizes`, `maintenance` | settings and construction; sizes that follow; the maintenance thread |
 
@@ -45,6 +46,7 @@ mod changes;
 mod debug;
 mod device;
 mod device_tier;
+mod dormant;
 mod durable;
 mod error;
 mod handle;
@@ -289,11 +291,13 @@ impl Manager {
     /// [`Error::NoSuchName`].
     pub fn open(&self, name: &str) -> Result<Buffer, Error> {
         self.shared.check_process()?;
-        let state = self.shared.state();
-        let id = state.names.get(name).copied().flatten();
-        let buffer = id.and_then(|id| state.buffers.get(&id)).cloned();
-        drop(state);
-        buffer.map(|buffer| self.buffer(buffer)).ok_or_else(|| Error::NoSuchName(name.into()))
+        let mut state = self.shared.state();
+        let buffer = match state.names.get(name) {
+            Some(id) => Ok(id.and_then(|id| state.buffers.get(&id)).cloned()),
+            None => state.wake(&self.shared, name),
+        };
+        self.shared.unlock(state);
+        buffer?.map(|buffer| self.buffer(buffer)).ok_or_else(|| Error::NoSuchName(name.into()))
     }
 
     /// Frees a named buffer and its durable copy. Remaining handles return [`Error::Freed`].

@@ -8,6 +8,7 @@ use super::ManagerShared;
 use super::allocation::AllocationWaiter;
 use super::budget::TierBudget;
 use super::buffer_state::BufferState;
+use super::dormant::DormantBuffers;
 use super::error::Error;
 use super::lease_word::{Purpose, is_replicating, lease_status};
 use super::migration::FileCopies;
@@ -43,8 +44,10 @@ pub(super) struct State {
     /// A buffer for which the ledger's next report is about an earlier move request, for which no caller waits any
     /// more.
     pub stale: Option<BufferId>,
-    /// Names in use, each with its buffer; `None` while the buffer is being allocated and has no id.
+    /// Names of buffers and of requests for them; `None` while the buffer is being allocated and has no id.
     pub names: HashMap<Arc<str>, Option<BufferId>>,
+    /// The durable buffers that no user has opened yet; their names are in use too.
+    pub dormant: DormantBuffers,
     pub next_object: u64,
     pub tombstones: Tombstones,
     /// Total bytes of the buffers whose lease words are marked as counted.
@@ -87,6 +90,7 @@ impl State {
             requested: BTreeSet::new(),
             stale: None,
             names: HashMap::new(),
+            dormant: DormantBuffers::default(),
             next_object: 1,
             tombstones: Tombstones::default(),
             pinned: 0,
@@ -316,6 +320,7 @@ impl ManagerShared {
     pub(super) fn check(&self) -> Result<(), String> {
         let state = self.state();
         state.ledger.check().map_err(|violation| violation.to_string())?;
+        state.check_dormant(self)?;
         for buffer in state.buffers.values() {
             buffer.lease.check().map_err(|violation| violation.to_string())?;
             // A buffer that was freed during a migration has no view, and is skipped.

@@ -126,7 +126,8 @@ impl Manager {
             })
         };
         let files = self.shared.listed_files(&state.mapped);
-        state.buffers.values().filter_map(listed).chain(files).collect()
+        let dormant = state.listed_dormant(&self.shared);
+        state.buffers.values().filter_map(listed).chain(dormant).chain(files).collect()
     }
 
     /// Lists the tiers, best first.

@@ -3,8 +3,8 @@
 use crate::ledgers;
 
 use ledgers::settings;
-use ledgers::steps::{adopt, ask, finish_all, take, three, valid, waiting_request, why};
-use ledgers::world::World;
+use ledgers::steps::{adopt, ask, finish_all, take, take_in, three, valid, waiting_request, why};
+use ledgers::world::{Asked, World};
 use terrace_core::pressure::Level;
 use terrace_tiers::ledger::{
     Action, BufferId, Ledger, LedgerEvent, PlacementHint, Refusal, RefusalReason, Rejected, SetupError, TenantQuota,
@@ -92,34 +92,75 @@ fn a_cancelled_request_leaves_and_a_granted_one_is_given_on() {
 }
 
 #[test]
-fn what_is_there_already_is_taken_in_whatever_capacity_and_caps_say() {
+fn what_is_there_already_counts_whatever_capacity_and_caps_say() {
     let mut settings = settings(1, &[100, 200]);
     let capped = TenantQuota { cap: 150, ..TenantQuota::UNLIMITED };
     settings.tenants = vec![TenantQuota::UNLIMITED, capped];
     let mut world = World::new(settings);
-    adopt(&mut world, 0, 120, 1, 1);
-    adopt(&mut world, 1, 100, 1, 1);
-    let view = world.ledger.tier(1).expect("a tier");
-    assert_eq!((view.used, view.level, world.ledger.tenant_bytes(1)), (220, Level::Critical, Some(220)));
+    [120, 100].into_iter().for_each(|bytes| world.recover(bytes, 1, 1).expect("sound"));
+    let counted = |world: &World| {
+        let view = world.ledger.tier(1).expect("a tier");
+        (view.used, view.level, world.ledger.tenant_bytes(1), world.ledger.dormant_bytes())
+    };
+    assert_eq!(counted(&world), (220, Level::Critical, Some(220), 220));
     let hint = PlacementHint { tier: Some(1), keep: false };
     ask(&mut world, 2, 10, 1, false, PlacementHint::default());
     assert_eq!(world.refused[&2], Refusal { reason: RefusalReason::OverCap, requested: 10, largest: 0 });
     ask(&mut world, 3, 10, 0, false, hint);
     assert_eq!(valid(&world, world.granted[&3]), [0], "files have more than they may");
+    let adopted = |ticket, bytes, tenant, tier| LedgerEvent::Adopt { ticket, bytes, tenant, tier };
+    world.asked.push(Asked { ticket: 1, bytes: 100, tenant: 1, wait: false });
+    let actions = world.tell(adopted(1, 100, 1, 1)).expect("it is dormant");
+    assert_eq!(actions, [Action::Grant { ticket: 1, id: world.granted[&1], tier: 1, zero: false }], "it counts once");
+    assert_eq!(counted(&world), (220, Level::Critical, Some(220), 120));
+    let view = world.ledger.view(world.granted[&1]).expect("live");
+    assert_eq!((view.synced, view.version), (Some((1, 0)), 0), "a restart found it");
+    assert_eq!(world.tell(LedgerEvent::Cancel { ticket: 1 }), Err(Rejected::NoSuchTicket), "it was used");
+    // Neither more bytes than are dormant, nor elsewhere, nor of another tenant.
+    for (bytes, tenant, tier, rejected) in [
+        (121, 1, 1, Rejected::Stale),
+        (0, 1, 1, Rejected::Stale),
+        (120, 0, 1, Rejected::Stale),
+        (120, 1, 0, Rejected::Stale),
+        (120, 2, 1, Rejected::NoSuchTenant),
+        (120, 1, 2, Rejected::NoSuchTier),
+    ] {
+        assert_eq!(world.tell(adopted(6, bytes, tenant, tier)), Err(rejected));
+    }
     world.tell(LedgerEvent::Free { id: world.granted[&1] }).expect("live");
     ask(&mut world, 4, 30, 1, false, hint);
     assert_eq!(valid(&world, world.granted[&4]), [1]);
-    adopt(&mut world, 7, 0, 1, 1);
-    assert_eq!(why(&world, 7), RefusalReason::Empty);
-    adopt(&mut world, 5, u64::MAX, 1, 1);
-    assert_eq!(why(&world, 5), RefusalReason::TooLarge, "sums must not overflow");
-    let adopted = |ticket, tenant, tier| LedgerEvent::Adopt { ticket, bytes: 1, tenant, tier };
-    assert_eq!(world.tell(adopted(6, 2, 1)), Err(Rejected::NoSuchTenant));
-    assert_eq!(world.tell(adopted(6, 0, 2)), Err(Rejected::NoSuchTier));
-    assert_eq!(world.tell(adopted(0, 0, 1)), Err(Rejected::TicketInUse));
+    let refused = |world: &mut World, bytes| world.recover(bytes, 1, 1).map_err(|refusal| refusal.reason);
+    assert_eq!(refused(&mut world, 0), Err(RefusalReason::Empty));
+    assert_eq!(refused(&mut world, u64::MAX), Err(RefusalReason::TooLarge), "sums must not overflow");
     adopt(&mut world, 8, 20, 0, 1);
     let actions = world.tell(LedgerEvent::Prefetch { id: world.granted[&8] }).expect("live");
     assert_eq!(actions, [Action::Copy { id: world.granted[&8], from: 1, to: 0 }], "it belongs where others do");
+}
+
+#[test]
+fn what_survives_a_power_cut_leaves_no_tier_whatever_needs_its_room() {
+    for dormant in [true, false] {
+        let mut settings = settings(1, &[100, 200, 1000]);
+        settings.policy = PolicyKind::Lru;
+        let mut world = World::new(settings);
+        match dormant {
+            true => world.recover(150, 0, 1).expect("sound"),
+            false => drop(adopt(&mut world, 0, 150, 0, 1)),
+        }
+        let hint = PlacementHint { tier: Some(1), keep: false };
+        ask(&mut world, 1, 100, 0, true, hint);
+        assert_eq!(valid(&world, world.granted[&1]), [0], "files have 50 bytes left, and can make no room");
+        for now in [1, 2] {
+            world.tell(LedgerEvent::Tick { now }).expect("time passes");
+            world.tell(LedgerEvent::Resize { tier: 1, capacity: 10 }).expect("a tier");
+            world.tell(LedgerEvent::Budget { tier: 1, bytes: 5 }).expect("a tier");
+            world.tell(LedgerEvent::TierRefused { tier: 1 }).expect("a tier");
+        }
+        let moved = |action: &Action| matches!(action, Action::Copy { from: 1, .. } | Action::Drop { tier: 1, .. });
+        assert!(!world.actions.iter().any(moved), "{:?}", world.actions);
+        assert_eq!(world.ledger.tier(1).expect("a tier").used, 150);
+    }
 }
 
 #[test]
@@ -193,7 +234,7 @@ fn no_lower_tier_is_emptied_in_vain_because_another_cannot_be() {
     (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
     let mut world = World::new(settings);
     for (ticket, bytes, tier) in [(0, 61, 0), (1, 98, 0), (2, 38, 1), (3, 240, 2)] {
-        adopt(&mut world, ticket, bytes, 0, tier);
+        take_in(&mut world, ticket, bytes, tier);
     }
     // Of tier 0 both would have to leave: one into tier 1, after the buffer there has left; one into the last tier, where
     // there are 65 bytes.
@@ -205,13 +246,13 @@ fn a_tier_that_shrinks_empties_what_it_can_though_one_buffer_must_stay() {
     let mut settings = settings(2, &[130, 60, 300]);
     (settings.policy, settings.maintenance_budget) = (PolicyKind::Lru, 0);
     let mut world = World::new(settings);
-    adopt(&mut world, 0, 40, 0, 2);
+    take_in(&mut world, 0, 40, 2);
     let copied = world.granted[&0];
     world.tell(LedgerEvent::Promote { id: copied, to: 1 }).expect("live");
     finish_all(&mut world);
     assert_eq!(valid(&world, copied), [1, 2]);
     for (ticket, bytes, tier) in [(1, 260, 2), (2, 50, 0), (3, 80, 0)] {
-        adopt(&mut world, ticket, bytes, 0, tier);
+        take_in(&mut world, ticket, bytes, tier);
     }
     // The last tier is full, and the larger buffer can go nowhere else; the smaller one can, once a copy there is dropped.
     let actions = world.tell(LedgerEvent::Resize { tier: 0, capacity: 10 }).expect("a tier");

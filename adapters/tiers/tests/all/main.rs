@@ -9,6 +9,7 @@ mod crowd;
 mod detect;
 mod devices;
 mod disks;
+mod dormant;
 mod errors;
 mod extremes;
 mod ledger;

@@ -18,16 +18,23 @@ pub fn ask(world: &mut World, ticket: u64, bytes: u64, tenant: u16, wait: bool, 
     world.tell(LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint }).expect("a tenant and a new ticket")
 }
 
-/// Adopts a buffer.
+/// Recovers a buffer, and adopts it.
 pub fn adopt(world: &mut World, ticket: u64, bytes: u64, tenant: u16, tier: u8) -> Vec<Action> {
+    world.recover(bytes, tenant, tier).expect("some bytes, and no more than can be counted");
     world.asked.push(Asked { ticket, bytes, tenant, wait: false });
-    world.tell(LedgerEvent::Adopt { ticket, bytes, tenant, tier }).expect("a tenant, a tier and a new ticket")
+    world.tell(LedgerEvent::Adopt { ticket, bytes, tenant, tier }).expect("it is dormant")
 }
 
 /// Allocates a buffer, which is granted at once.
 pub fn take(world: &mut World, ticket: u64, bytes: u64) -> BufferId {
     ask(world, ticket, bytes, 0, false, PlacementHint::default());
     world.granted[&ticket]
+}
+
+/// Allocates a buffer in a tier.
+pub fn take_in(world: &mut World, ticket: u64, bytes: u64, tier: u8) {
+    ask(world, ticket, bytes, 0, false, PlacementHint { tier: Some(tier), keep: false });
+    assert_eq!(valid(world, world.granted[&ticket]), [tier], "it has room");
 }
 
 pub fn waiting_request(world: &mut World, ticket: u64, bytes: u64) -> Vec<Action> {

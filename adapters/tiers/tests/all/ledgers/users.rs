@@ -99,26 +99,42 @@ impl Users {
     }
 
     fn ask(&mut self) {
+        match self.numbers.below(20) {
+            0 => return self.recover(),
+            1 => return self.adopt(),
+            _ => {}
+        }
         let numbers = &mut self.numbers;
         let (ticket, tenant) = (self.next, numbers.below(3) as u16);
         let (bytes, wait) = (numbers.below(130), numbers.below(2) == 0);
         let tier = (numbers.below(3) == 0).then(|| numbers.below(6) as u8);
         let hint = PlacementHint { tier, keep: numbers.below(8) == 0 };
         self.next += 1;
-        let event = match numbers.below(20) {
-            0 => LedgerEvent::Adopt {
-                ticket,
-                bytes,
-                tenant,
-                tier: numbers.below(self.world.capacities.len() as u64) as u8,
-            },
-            _ => LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint },
-        };
+        let event = LedgerEvent::Allocate { ticket, bytes, tenant, wait, hint };
         if self.world.ledger.tenant_bytes(tenant).is_none() {
             return assert_eq!(self.world.tell(event), Err(Rejected::NoSuchTenant));
         }
         self.world.asked.push(Asked { ticket, bytes, tenant, wait });
         self.world.tell(event).expect("a tenant and a new ticket");
+    }
+
+    fn recover(&mut self) {
+        let (bytes, tier) = (self.numbers.below(130), self.some_tier());
+        let tenant = self.numbers.below(self.world.tenants()) as u16;
+        assert_eq!(self.world.recover(bytes, tenant, tier).is_err(), bytes == 0);
+    }
+
+    /// Opens a dormant buffer.
+    fn adopt(&mut self) {
+        let (ticket, dormant) = (self.next, self.world.dormant.len() as u64);
+        self.next += 1;
+        if dormant == 0 {
+            let adopted = LedgerEvent::Adopt { ticket, bytes: 1, tenant: 0, tier: 0 };
+            return assert_eq!(self.world.tell(adopted), Err(Rejected::Stale));
+        }
+        let (tier, tenant, bytes) = self.world.dormant[self.numbers.below(dormant) as usize];
+        self.world.asked.push(Asked { ticket, bytes, tenant, wait: false });
+        self.world.tell(LedgerEvent::Adopt { ticket, bytes, tenant, tier }).expect("it is dormant");
     }
 
     fn cancel(&mut self) {
@@ -233,6 +249,9 @@ impl Users {
         }
         while let Some(asked) = self.world.asked.first().copied() {
             self.world.tell(LedgerEvent::Cancel { ticket: asked.ticket }).expect("it waits");
+        }
+        while !self.world.dormant.is_empty() {
+            self.adopt();
         }
         while let Some(id) = self.some_id() {
             self.world.tell(LedgerEvent::Free { id }).expect("live, and not leased");

@@ -46,6 +46,8 @@ pub struct World {
     /// Version by buffer and tier; `None` while a copy is under way to new room.
     pub copies: BTreeMap<(BufferId, u8), Option<u64>>,
     pub buffers: BTreeMap<BufferId, Known>,
+    /// Tier, tenant and bytes of each buffer that is dormant.
+    pub dormant: Vec<(u8, u16, u64)>,
     pub pending: Vec<Pending>,
     pub leased: BTreeSet<BufferId>,
     pub used: BTreeSet<BufferId>,
@@ -64,7 +66,7 @@ pub struct World {
     pub policy: PolicyKind,
     /// All actions so far.
     pub actions: Vec<Action>,
-    /// Tenants that adopted more than their cap, and still hold more.
+    /// Tenants of which more was recovered than their cap, and that still hold more.
     pub above: BTreeSet<u16>,
 }
 
@@ -79,6 +81,7 @@ impl World {
             ledger: Ledger::new(settings).expect("sound settings"),
             copies: BTreeMap::new(),
             buffers: BTreeMap::new(),
+            dormant: Vec::new(),
             pending: Vec::new(),
             leased: BTreeSet::new(),
             used: BTreeSet::new(),
@@ -114,15 +117,19 @@ impl World {
         if let LedgerEvent::Budget { tier, bytes } = event {
             self.budgets[usize::from(tier)] = bytes;
         }
-        let adopts = matches!(event, LedgerEvent::Adopt { .. });
         if taken.is_ok() {
             self.last = Some(event);
             self.used_or_freed(event);
         }
         assert!(taken.is_ok() || actions.is_empty(), "a rejected event does nothing");
-        match (actions.first(), adopts) {
-            (Some(&Action::Grant { ticket, id, tier, .. }), true) => {
+        match (actions.first(), event) {
+            (Some(&Action::Grant { ticket, id, tier, .. }), LedgerEvent::Adopt { bytes, tenant, .. }) => {
+                let dormant = self.dormant.iter().position(|dormant| *dormant == (tier, tenant, bytes));
+                self.dormant.remove(dormant.expect("it was dormant"));
                 self.hand(ticket, id, tier);
+                // It was used in an earlier run, and survives a power cut.
+                self.unused.remove(&id);
+                self.buffers.get_mut(&id).expect("it was just granted").synced = Some(tier);
                 actions[1..].iter().for_each(|action| self.act(*action));
             }
             _ => actions.iter().for_each(|action| self.act(*action)),
@@ -130,6 +137,17 @@ impl World {
         self.check();
         self.actions.extend(&actions);
         taken.map(|()| actions)
+    }
+
+    /// Recovers a buffer. The ledger reports what follows from that with the next event.
+    pub fn recover(&mut self, bytes: u64, tenant: u16, tier: u8) -> Result<(), Refusal> {
+        self.ledger.recover(bytes, tenant, tier)?;
+        self.dormant.push((tier, tenant, bytes));
+        if self.bytes_of(tenant) > self.shares[usize::from(tenant)].cap {
+            self.above.insert(tenant);
+        }
+        let capacity = self.capacities[usize::from(tier)];
+        self.tell(LedgerEvent::Resize { tier, capacity }).map(drop).map_err(|rejected| panic!("a tier: {rejected}"))
     }
 
     /// Applies an accepted event to its buffer.
@@ -275,11 +293,20 @@ impl World {
     }
 
     fn bytes_of(&self, tenant: u16) -> u64 {
-        self.buffers.values().filter(|known| known.tenant == tenant).map(|known| known.bytes).sum()
+        let known = self.buffers.values().map(|known| (known.tenant, known.bytes));
+        let all = known.chain(self.dormant.iter().map(|(_, tenant, bytes)| (*tenant, *bytes)));
+        all.filter(|(whose, _)| *whose == tenant).map(|(_, bytes)| bytes).sum()
     }
 
     pub fn in_tier(&self, tier: u8) -> u64 {
-        self.copies.keys().filter(|(_, at)| *at == tier).map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum()
+        self.sum_in(tier, |_| true)
+    }
+
+    /// Footprints in a tier of copies of some tenants.
+    fn sum_in(&self, tier: u8, of: impl Fn(u16) -> bool) -> u64 {
+        let copies = self.copies.keys().map(|(id, at)| (*at, self.buffers[id].tenant, self.buffers[id].bytes));
+        let all = copies.chain(self.dormant.iter().copied()).filter(|(at, tenant, _)| *at == tier && of(*tenant));
+        all.map(|(.., bytes)| self.held(tier, bytes)).sum()
     }
 
     /// The footprint of a copy.
@@ -368,6 +395,11 @@ impl World {
 }
 
 impl World {
+    /// How many tenants there are.
+    pub fn tenants(&self) -> u64 {
+        self.shares.len() as u64
+    }
+
     pub fn is_dropping(&self, id: BufferId, tier: u8) -> bool {
         self.pending.contains(&Pending::Drop { id, tier })
     }
@@ -384,9 +416,7 @@ impl World {
             for tier in 0..self.capacities.len() as u8 {
                 let view = self.ledger.tier(tier).expect("a tier");
                 let cap = self.shares[usize::from(asked.tenant)].tier_caps[usize::from(tier)];
-                let own = |id: &BufferId| self.buffers[id].tenant == asked.tenant;
-                let copies = self.copies.keys().filter(|(id, at)| *at == tier && own(id));
-                let held: u64 = copies.map(|(id, _)| self.held(tier, self.buffers[id].bytes)).sum();
+                let held = self.sum_in(tier, |tenant| tenant == asked.tenant);
                 let more = self.held(tier, asked.bytes);
                 let fits = view.used + more <= view.capacity && held + more <= cap && view.suspended_until.is_none();
                 assert!(!fits || !self.pending.is_empty(), "{asked:?} waits while tier {tier} has room");
