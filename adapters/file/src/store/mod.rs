@@ -19,10 +19,10 @@
 //! | `record`, `block` | the format of a log: records, and the blocks that hold them |
 //! | `space`, `extent` | free space in slabs, allocated extents, and what a sync has covered |
 //! | `superblock` | the store's identity, and a lower bound of what is durable |
-//! | `read` | a log read back after a restart |
 //! | `options` | limits of a store |
 //! | `piece` | bytes in an extent, with their checksum |
 //! | `map` | the durable objects, and changes to them |
+//! | `read` | a log read back after a restart |
 //! | `log` | the state of the log that is being written |
 //! | `shared` | what all operations share |
 //! | `files` | files created, synced and removed |

@@ -8,7 +8,7 @@ use super::block::{BLOCK, FRAME, SPACE_AMPLIFICATION, file_bytes};
 use super::error::StoreError;
 use super::extent::Extent;
 use super::log::Log;
-use super::map::{Object, ObjectMap, Updates};
+use super::map::{ObjectMap, Updates};
 use super::options::StoreOptions;
 use super::piece::Piece;
 use super::read::{self, FirstBlock, LogContents, LogInfo};
@@ -18,7 +18,7 @@ use super::space::{MAX_FILE_NUMBER, Space};
 use super::superblock::{self, DurableBound, Superblock};
 use crate::disk::{Claimed, Disk, DiskRequest, StoreFile, submit};
 use crate::frame::{ALIGN, Frame, FramePool};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How far a file's number may exceed the highest one that the store is known to have used. Gaps are normal, because
@@ -293,43 +293,44 @@ async fn create_superblock(shared: &StoreShared, found: &StoreFiles, log: &mut L
 /// Builds the objects from a log's contents, and allocates the extents of their pieces.
 fn build_map(contents: LogContents, space: &Arc<Space>) -> ObjectMap {
     let pieces = recover_all(contents.parts.values(), space);
+    let (mut objects, mut bytes) = (contents.objects, 0);
+    // Parts are in the order of their objects' numbers, as objects are.
     let mut parts = contents.parts.into_keys().zip(pieces).peekable();
-    let objects = contents.objects.into_iter().map(|(id, meta)| {
-        let mut object = Object { meta, ..Object::default() };
-        while let Some(((_, part), piece)) = parts.next_if(|((of, _), _)| *of == id) {
+    for (id, object) in &mut objects {
+        while let Some(((_, part), piece)) = parts.next_if(|((of, _), _)| of == id) {
             object.parts.insert(part, piece);
         }
-        (id, object)
-    });
-    // Parts are in the order of their objects' numbers, as objects are.
-    let objects = BTreeMap::from_iter(objects);
-    let bytes = objects.values().map(Object::bytes).sum();
+        bytes += object.bytes();
+    }
     ObjectMap { objects, bytes }
 }
 
 /// The pieces that entries name, in the order of the entries.
 fn recover_all<'a>(entries: impl Iterator<Item = &'a PieceEntry>, space: &Arc<Space>) -> Vec<Arc<Piece>> {
-    let mut entries: Vec<(&PieceEntry, usize)> = entries.zip(0..).collect();
+    // Copies of what is compared: a sort that looks up each entry takes several times as long.
+    let place = |entry: &PieceEntry| (entry.slab, entry.page, entry.bytes, entry.crc);
+    let mut entries: Vec<_> = entries.map(place).zip(0usize..).collect();
     let mut pieces: Vec<Option<Arc<Piece>>> = vec![None; entries.len()];
     // Sort by falling offset in each slab, as `Space::claim` requires.
-    entries.sort_unstable_by_key(|(entry, _)| std::cmp::Reverse((entry.slab, entry.page, entry.bytes, entry.crc)));
-    let mut last: Option<(&PieceEntry, usize)> = None;
-    for (entry, at) in entries {
+    entries.sort_unstable_by_key(|(place, _)| std::cmp::Reverse(*place));
+    let mut last = None;
+    for (place, at) in entries {
         // Entries with the same location, which follow one another, are one piece in several parts or objects.
-        let known = last.filter(|(known, _)| known.is_same_piece(entry)).and_then(|(_, at)| pieces[at].clone());
-        pieces[at] = Some(known.unwrap_or_else(|| recover(entry, space)));
-        last = Some((entry, at));
+        let known = last.filter(|(known, _)| *known == place).and_then(|(_, at): (_, usize)| pieces[at].clone());
+        pieces[at] = Some(known.unwrap_or_else(|| recover(place, space)));
+        last = Some((place, at));
     }
     pieces.into_iter().flatten().collect()
 }
 
-/// The piece that an entry names. Its extent is missing if the slab is missing or too short, or another piece overlaps.
-fn recover(entry: &PieceEntry, space: &Arc<Space>) -> Arc<Piece> {
-    let extent = Extent::claim(space, entry.slab, u64::from(entry.page) * ALIGN as u64, u64::from(entry.bytes));
-    if extent.is_none() {
+/// The piece that an entry names by slab, page, bytes and checksum. Its extent is missing if the slab is missing or too
+/// short, or another piece overlaps.
+fn recover((slab, page, bytes, crc): (u32, u32, u32, u32), space: &Arc<Space>) -> Arc<Piece> {
+    let extent = Extent::claim(space, slab, u64::from(page) * ALIGN as u64, u64::from(bytes));
+    let extent = extent.ok_or_else(|| {
         // No new slab may get the number of a lost slab.
-        space.skip(entry.slab);
-    }
-    let there = space.state().areas.contains_key(&entry.slab);
-    Arc::new(Piece::recovered(entry, extent.ok_or(there), space))
+        space.skip(slab);
+        space.state().areas.contains_key(&slab)
+    });
+    Arc::new(Piece::recovered(&PieceEntry { object: 0, part: 0, slab, page, bytes, crc }, extent, space))
 }

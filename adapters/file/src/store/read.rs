@@ -6,18 +6,20 @@
 
 use super::block::{BLOCK, BlockHeader, FRAME, Identity, MAGIC, SPACE_AMPLIFICATION, check_format};
 use super::error::StoreError;
+use super::map::Object;
 use super::record::{LogRecord, MAX_PARTS, PIECE_BYTES, PieceEntry};
 use super::space::MAX_FILE_NUMBER;
 use crate::disk::{Disk, DiskRequest, StoreFile, submit};
 use crate::frame::Frame;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The contents of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogContents {
-    /// The meta data of each object, by the object's number.
-    pub objects: BTreeMap<u64, Arc<[u8]>>,
+    /// The objects by number, each with its meta data; their parts are in `parts` until their pieces are recovered.
+    pub objects: BTreeMap<u64, Object>,
+    /// The object of the last record of meta data, if the log has not removed it since.
+    last: Option<u64>,
     /// Entries by object and part: a map for each object would take several times the memory.
     pub parts: BTreeMap<(u64, u32), PieceEntry>,
     /// Bytes of a snapshot of these contents, in which each object counts as [`OBJECT_BYTES`] plus its meta data.
@@ -287,32 +289,40 @@ impl LogContents {
                 // seeded: slab_number: entry.slab >= MAX_FILE_NUMBER => false
                 LogRecord::Piece(entry) if entry.slab >= MAX_FILE_NUMBER => return None,
                 LogRecord::Piece(entry) => {
-                    if !self.objects.contains_key(&entry.object) {
+                    // An object's pieces mostly follow its meta data.
+                    if self.last != Some(entry.object) && !self.objects.contains_key(&entry.object) {
                         self.add_object(entry.object, &[]);
                     }
                     if self.parts.insert((entry.object, entry.part), entry).is_none() {
                         self.bytes += PIECE_BYTES;
                     }
                 }
-                LogRecord::Meta { object, meta } => {
-                    self.remove_object(object);
-                    self.add_object(object, meta);
-                }
+                LogRecord::Meta { object, meta } => self.add_object(object, meta),
                 LogRecord::Removed { object } => self.remove_object(object),
             }
         }
         Some(())
     }
 
-    /// Adds an object without parts. The caller must have removed any object of that number.
+    /// Adds an object without parts, in place of any object of that number.
     fn add_object(&mut self, object: u64, meta: &[u8]) {
         // All empty meta data share one allocation.
-        self.objects.insert(object, if meta.is_empty() { Arc::default() } else { meta.into() });
+        let new = if meta.is_empty() { Object::default() } else { Object { meta: meta.into(), ..Object::default() } };
+        let replaced = self.objects.insert(object, new);
         self.bytes += OBJECT_BYTES + meta.len() as u64;
+        self.forget_parts(object, replaced);
+        self.last = Some(object);
     }
 
     fn remove_object(&mut self, object: u64) {
-        let Some(meta) = self.objects.remove(&object) else { return };
+        let removed = self.objects.remove(&object);
+        self.forget_parts(object, removed);
+        self.last = None;
+    }
+
+    /// Forgets the parts of an object that was replaced or removed, if there was one.
+    fn forget_parts(&mut self, object: u64, gone: Option<Object>) {
+        let Some(Object { meta, .. }) = gone else { return };
         self.bytes -= OBJECT_BYTES + meta.len() as u64;
         while let Some((&part, _)) = self.parts.range((object, 0)..=(object, u32::MAX)).next() {
             self.parts.remove(&part);

@@ -43,14 +43,6 @@ pub(super) struct PieceEntry {
     pub crc: u32,
 }
 
-impl PieceEntry {
-    /// Whether both entries name the same piece.
-    pub(super) fn is_same_piece(&self, other: &Self) -> bool {
-        let Self { object, part, .. } = *self;
-        *self == Self { object, part, ..*other }
-    }
-}
-
 impl<'a> LogRecord<'a> {
     /// Bytes of the encoded record.
     pub(super) fn length(&self) -> usize {

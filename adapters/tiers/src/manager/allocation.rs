@@ -82,7 +82,7 @@ impl State {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Error::BadName { bytes: name.len(), most: MAX_NAME_BYTES });
         }
-        if self.names.contains_key(&*name) || self.dormant.find(shared, &name).is_some() {
+        if self.names.contains_key(&*name) || self.dormant.has(shared, &name) {
             return Err(Error::NameTaken(name));
         }
         let name: Arc<str> = name.into();

@@ -14,8 +14,7 @@ use super::state::State;
 use super::types::BufferInfo;
 use crate::ledger::LedgerEvent;
 use futures_channel::oneshot;
-use hashbrown::HashTable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use terrace_core::residence::Tier;
@@ -27,50 +26,72 @@ use terrace_file::{Object, StoreError};
 const CHUNK_RECORDS: u64 = 64;
 
 /// Where a dormant buffer's object is. The store's metadata has all else, and stays as it is while the buffer is dormant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DormantBuffer {
-    tier: Tier,
     object: u64,
+    /// Half of a hash of the name, whose letters are in the store alone.
+    hash: u32,
+    tier: Tier,
 }
 
-/// Places that the table takes for each dormant buffer, at most: they are a power of two, of which seven eighths are used.
-pub(super) const PLACES: usize = 3;
+/// The tier of an entry whose buffer was opened.
+const OPENED: Tier = Tier::MAX;
 
-/// The dormant buffers by name. A buffer leaves the table when it is opened.
+/// The dormant buffers by name.
 #[derive(Debug, Default)]
 pub(super) struct DormantBuffers {
-    /// Compared with names in the stores: the table has no copies of them.
-    table: HashTable<DormantBuffer>,
+    /// In the order of their hashes once all are recovered: a table of hashes takes several times as long to fill, and
+    /// twice the bytes. An entry stays where it is when its buffer is opened.
+    entries: Vec<DormantBuffer>,
+    opened: usize,
     hasher: RandomState,
 }
 
 impl DormantBuffers {
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.entries.len() - self.opened
     }
 
-    /// The dormant buffer with this name.
-    pub(super) fn find(&self, shared: &ManagerShared, name: &str) -> Option<DormantBuffer> {
-        let is_it = |buffer: &DormantBuffer| name_of(shared.dormant_object(*buffer).as_ref()) == Some(name);
-        self.table.find(self.hasher.hash_one(name), is_it).copied()
+    fn hash(&self, name: &str) -> u32 {
+        self.hasher.hash_one(name) as u32
     }
 
-    fn remove(&mut self, buffer: DormantBuffer, name: &str) {
-        if let Ok(entry) = self.table.find_entry(self.hasher.hash_one(name), |other| *other == buffer) {
-            entry.remove();
+    /// The dormant buffer with this name: its index, and its object.
+    fn find(&self, shared: &ManagerShared, name: &str) -> Option<(usize, Object)> {
+        let hash = self.hash(name);
+        let first = self.entries.partition_point(|entry| entry.hash < hash);
+        let mut same = self.entries[first..].iter().take_while(|entry| entry.hash == hash).zip(first..);
+        same.find_map(|(entry, at)| {
+            let object = shared.dormant_object(*entry)?;
+            BufferMeta::decode(&object.meta).is_some_and(|meta| meta.name == name).then_some((at, object))
+        })
+    }
+
+    pub(super) fn has(&self, shared: &ManagerShared, name: &str) -> bool {
+        self.find(shared, name).is_some()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = DormantBuffer> {
+        self.entries.iter().copied().filter(|entry| entry.tier != OPENED)
+    }
+
+    /// Puts the entries in order.
+    ///
+    /// # Errors
+    /// [`Error::Twice`].
+    fn sort(&mut self, shared: &ManagerShared) -> Result<(), Error> {
+        self.entries.sort_unstable_by_key(|entry| entry.hash);
+        for same in self.entries.chunk_by(|one, other| one.hash == other.hash).filter(|same| same.len() > 1) {
+            let mut names = BTreeSet::new();
+            for object in same.iter().filter_map(|entry| shared.dormant_object(*entry)) {
+                let name = BufferMeta::decode(&object.meta).map(|meta| meta.name.to_string()).unwrap_or_default();
+                if let Some(twice) = names.replace(name) {
+                    return Err(Error::Twice(twice));
+                }
+            }
         }
+        Ok(())
     }
-
-    /// All of them, in the order of their tiers and objects.
-    fn sorted(&self) -> Vec<DormantBuffer> {
-        let mut all: Vec<_> = self.table.iter().copied().collect();
-        all.sort_unstable();
-        all
-    }
-}
-
-fn name_of(object: Option<&Object>) -> Option<&str> {
-    BufferMeta::decode(&object?.meta).map(|meta| meta.name)
 }
 
 impl State {
@@ -87,12 +108,7 @@ impl State {
         objects: &BTreeMap<u64, Object>,
         most: u64,
     ) -> Result<(), Error> {
-        // This store is locked: it cannot be asked for an object.
-        let object_of = |buffer: &DormantBuffer| match buffer.tier == tier {
-            true => objects.get(&buffer.object).cloned(),
-            false => shared.dormant_object(*buffer),
-        };
-        let (hasher, mut chunks) = (self.dormant.hasher.clone(), 0);
+        let mut chunks = 0;
         for (&number, object) in objects {
             let unknown = || Error::Store(StoreError::BadOptions("the directory has objects of another program's"));
             // Managers assign object numbers in sequence from 1 on, so a number this large is another program's.
@@ -100,10 +116,6 @@ impl State {
             let name = || meta.name.into();
             if u64::from(meta.chunk) > most {
                 return Err(Error::Chunks { name: name(), bytes: meta.chunk });
-            }
-            let hash = hasher.hash_one(meta.name);
-            if self.dormant.table.find(hash, |other| name_of(object_of(other).as_ref()) == Some(meta.name)).is_some() {
-                return Err(Error::Twice(name()));
             }
             if !meta.fits(object) {
                 return Err(Error::BadBuffer(name()));
@@ -117,9 +129,8 @@ impl State {
             self.ledger.recover(meta.bytes, self.tenant_of(&meta), tier).map_err(Error::Refused)?;
             self.metadata += metadata_bytes;
             self.next_object = self.next_object.max(number + 1);
-            self.dormant.table.insert_unique(hash, DormantBuffer { tier, object: number }, |other| {
-                hasher.hash_one(name_of(object_of(other).as_ref()).unwrap_or_default())
-            });
+            let hash = self.dormant.hash(meta.name);
+            self.dormant.entries.push(DormantBuffer { object: number, hash, tier });
         }
         Ok(())
     }
@@ -129,9 +140,9 @@ impl State {
     /// # Errors
     /// There are as many buffers as a ledger can have; then the buffer stays dormant.
     pub(super) fn wake(&mut self, shared: &Arc<ManagerShared>, name: &str) -> Result<Option<Arc<BufferState>>, Error> {
-        let Some(dormant) = self.dormant.find(shared, name) else { return Ok(None) };
-        let Some(object) = shared.dormant_object(dormant) else { return Ok(None) };
+        let Some((at, object)) = self.dormant.find(shared, name) else { return Ok(None) };
         let Some(meta) = BufferMeta::decode(&object.meta) else { return Ok(None) };
+        let dormant = self.dormant.entries[at];
         let (tier, tenant, chunk) = (dormant.tier, self.tenant_of(&meta), meta.chunk as usize);
         let (sender, mut outcome) = oneshot::channel();
         let metadata_bytes = shared.metadata_bytes(meta.bytes, chunk, Some(name));
@@ -144,7 +155,8 @@ impl State {
             self.metadata += metadata_bytes;
             return Err(rejected.into());
         }
-        self.dormant.remove(dormant, meta.name);
+        self.dormant.entries[at].tier = OPENED;
+        self.dormant.opened += 1;
         let buffer = outcome.try_recv().ok().flatten().ok_or(Error::Closed)??;
         let _ = buffer.named.as_ref().map(|named| named.durable_tier.set(tier));
         let mut copies = buffer.copies();
@@ -166,13 +178,15 @@ impl State {
             let (name, tier) = (Some(name.into()), buffer.tier);
             Some(BufferInfo { name, file: None, bytes, tier, durable: true, leased: false })
         };
-        self.dormant.sorted().into_iter().filter_map(listed).collect()
+        let mut all: Vec<_> = self.dormant.iter().collect();
+        all.sort_unstable_by_key(|buffer| (buffer.tier, buffer.object));
+        all.into_iter().filter_map(listed).collect()
     }
 
     /// Checks that each dormant buffer is in its store, and that the ledger and the account of metadata count it.
     pub(super) fn check_dormant(&self, shared: &ManagerShared) -> Result<(), String> {
         let (mut bytes, mut metadata) = (0, 0);
-        for buffer in self.dormant.sorted() {
+        for buffer in self.dormant.iter() {
             let object = shared.dormant_object(buffer).ok_or_else(|| format!("{buffer:?} is not in its store"))?;
             let meta = BufferMeta::decode(&object.meta).ok_or_else(|| format!("{buffer:?} has other metadata"))?;
             bytes += meta.bytes;
@@ -195,7 +209,7 @@ impl ManagerShared {
     pub(super) fn recover(self: &Arc<Self>, most: u64) -> Result<(), Error> {
         let stores = || self.tiers().filter_map(|tier| Some((tier, self.store(tier).ok()?)));
         let mut state = self.state();
-        state.dormant.table = HashTable::with_capacity(stores().map(|(_, store)| store.stats().objects).sum());
+        state.dormant.entries.reserve_exact(stores().map(|(_, store)| store.stats().objects).sum());
         for (tier, store) in stores() {
             let cap = store.stats().cap;
             store.with_objects(|objects| state.recover(self, (tier, cap), objects, most))?;
@@ -203,8 +217,9 @@ impl ManagerShared {
             let capacity = state.allowed(self, tier);
             state.handle(self, LedgerEvent::Resize { tier, capacity })?;
         }
+        let sorted = state.dormant.sort(self);
         self.unlock(state);
-        Ok(())
+        sorted
     }
 }
 

@@ -6,7 +6,7 @@
 //! recovered.
 
 use super::buffer_state::{BufferState, NameRecord};
-use super::dormant::{DormantBuffer, PLACES};
+use super::dormant::DormantBuffer;
 use super::error::Error;
 use super::handle::Handle;
 use super::state::State;
@@ -28,7 +28,7 @@ const DESCRIPTION: u64 =
 /// table of names that grows has up to four places for each, a table of objects is at least half full.
 const NAMED: u64 = (size_of::<NameRecord>()
     + 4 * (size_of::<(Arc<str>, Option<BufferId>)>() + 1)
-    + PLACES * (size_of::<DormantBuffer>() + 1)
+    + size_of::<DormantBuffer>()
     + 2 * size_of::<(u64, Object)>()
     + 2 * 16) as u64;
 

@@ -149,11 +149,11 @@ fn one_is_removed_without_having_been_opened() {
 fn those_that_no_run_opened_stay_durable_beside_those_that_were_written() {
     let directory = tempfile::tempdir().expect("a directory");
     fill(&build(directory.path()));
-    for run in 0..3 {
+    for (run, bytes) in SIZES.into_iter().enumerate().take(3) {
         let manager = build(directory.path());
         let buffer = manager.open(&name(run)).expect("it is there");
         manager.promote(&buffer, 0).expect("memory");
-        buffer.write(0, &pattern(100 + run as u8, SIZES[run])).expect("written");
+        buffer.write(0, &pattern(100 + run as u8, bytes)).expect("written");
         manager.sync(&buffer).expect("durable");
         manager
             .sync(&manager.allocate_with(10, in_files(&format!("of run {run}"), 0)).expect("room"))
