@@ -135,7 +135,8 @@ pub(super) struct Tenant {
     pub held: [u64; TIERS as usize],
     /// The part of `held` that migrations in progress will free, for each tier.
     pub leaving: [u64; TIERS as usize],
-    /// The parts of `bytes` and of `held` that are of dormant buffers, which have no record: see [`Ledger::recover`].
+    /// The parts of `bytes` and of `held` that are of dormant buffers, which have no record and
+    /// never leave their tier: `dormant` says why.
     pub dormant: u64,
     pub dormant_held: [u64; TIERS as usize],
 }

@@ -18,7 +18,9 @@ use super::{EventContext, Ledger, Tier};
 use terrace_core::residence::Residence;
 
 impl Ledger {
-    /// Counts a buffer that has survived from an earlier run, and is dormant until [`LedgerEvent::Adopt`](super::LedgerEvent::Adopt):
+    /// Counts a durable buffer of an earlier run, which stays dormant.
+    ///
+    /// It has no record until [`LedgerEvent::Adopt`](super::LedgerEvent::Adopt):
     /// the ledger knows sums of such buffers and moves none. Its copy in the tier must survive a power cut.
     ///
     /// It counts even beyond capacity and caps: a tier or tenant above its limits takes no further bytes until enough have
