@@ -213,6 +213,13 @@ impl Store {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
     }
 
+    /// What `read` returns, given a durable object, which is not copied; `None` if there is none with this number.
+    ///
+    /// The object does not change meanwhile: `read` must not call the store, which would wait for it without end.
+    pub fn with_object<T>(&self, object: u64, read: impl FnOnce(&Object) -> T) -> Option<T> {
+        self.with_objects(|objects| objects.get(&object).map(read))
+    }
+
     /// What `read` returns, given all durable objects by their numbers.
     ///
     /// The objects do not change meanwhile: `read` must not call the store, which would wait for it without end.

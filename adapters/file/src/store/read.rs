@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct LogContents {
     /// The objects by number, each with its meta data; their parts are in `parts` until their pieces are recovered.
     pub objects: BTreeMap<u64, Object>,
-    /// The object of the last record of meta data, if the log has not removed it since.
+    /// The object that was added last; `None` once any was removed since.
     last: Option<u64>,
     /// Entries by object and part: a map for each object would take several times the memory.
     pub parts: BTreeMap<(u64, u32), PieceEntry>,
@@ -75,9 +75,9 @@ struct LogReader<'a> {
 const GROUP_FACTOR: u64 = 2;
 
 /// How many bytes recovery counts for an object besides its meta data, to bound the memory that it uses; the object's
-/// record has only 11. In memory an object takes 91 bytes (a node of 544 bytes has room for 11 objects and holds 7 in
-/// practice, plus 13 of the nodes above), and in the next log 11 to 22: together less than [`SPACE_AMPLIFICATION`] * 15
-/// = 120. The store's files take as much for an object, because every 2998 bytes of records have a block of 4096: 8 *
+/// record has only 11. In memory an object takes some 105 bytes (a node of 632 bytes has room for 11 objects and holds 7 in
+/// practice, plus 15 of the nodes above), and in the next log 11 to 22: together [`SPACE_AMPLIFICATION`] * 15 = 120, or a
+/// seventeenth more. More than 15 would refuse directories that are full. The store's files take as much for an object, because every 2998 bytes of records have a block of 4096: 8 *
 /// 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 

@@ -56,19 +56,26 @@ impl DormantBuffers {
         self.hasher.hash_one(name) as u32
     }
 
-    /// The dormant buffer with this name: its index, and its object.
-    fn find(&self, shared: &ManagerShared, name: &str) -> Option<(usize, Object)> {
+    /// The index of the dormant buffer with this name.
+    fn find(&self, shared: &ManagerShared, name: &str) -> Option<usize> {
         let hash = self.hash(name);
         let first = self.entries.partition_point(|entry| entry.hash < hash);
         let mut same = self.entries[first..].iter().take_while(|entry| entry.hash == hash).zip(first..);
-        same.find_map(|(entry, at)| {
-            let object = shared.dormant_object(*entry)?;
-            BufferMeta::decode(&object.meta).is_some_and(|meta| meta.name == name).then_some((at, object))
-        })
+        let is_it = |meta: &BufferMeta<'_>| meta.name == name;
+        same.find(|(entry, _)| shared.with_dormant(**entry, is_it) == Some(true)).map(|(_, at)| at)
     }
 
     pub(super) fn has(&self, shared: &ManagerShared, name: &str) -> bool {
         self.find(shared, name).is_some()
+    }
+
+    /// Marks an entry as opened. The last one gives the memory of all back.
+    fn open(&mut self, at: usize) {
+        self.entries[at].tier = OPENED;
+        self.opened += 1;
+        if self.len() == 0 {
+            (self.entries, self.opened) = (Vec::new(), 0);
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = DormantBuffer> {
@@ -83,8 +90,7 @@ impl DormantBuffers {
         self.entries.sort_unstable_by_key(|entry| entry.hash);
         for same in self.entries.chunk_by(|one, other| one.hash == other.hash).filter(|same| same.len() > 1) {
             let mut names = BTreeSet::new();
-            for object in same.iter().filter_map(|entry| shared.dormant_object(*entry)) {
-                let name = BufferMeta::decode(&object.meta).map(|meta| meta.name.to_string()).unwrap_or_default();
+            for name in same.iter().filter_map(|entry| shared.with_dormant(*entry, |meta| meta.name.to_string())) {
                 if let Some(twice) = names.replace(name) {
                     return Err(Error::Twice(twice));
                 }
@@ -137,12 +143,15 @@ impl State {
 
     /// Opens a dormant buffer, which has an id and a state from then on; `None` if no dormant buffer has this name.
     ///
+    /// Its chunks are taken over one by one, in O(chunks).
+    ///
     /// # Errors
     /// There are as many buffers as a ledger can have; then the buffer stays dormant.
     pub(super) fn wake(&mut self, shared: &Arc<ManagerShared>, name: &str) -> Result<Option<Arc<BufferState>>, Error> {
-        let Some((at, object)) = self.dormant.find(shared, name) else { return Ok(None) };
-        let Some(meta) = BufferMeta::decode(&object.meta) else { return Ok(None) };
+        let Some(at) = self.dormant.find(shared, name) else { return Ok(None) };
         let dormant = self.dormant.entries[at];
+        let Some(object) = shared.store(dormant.tier)?.object(dormant.object) else { return Ok(None) };
+        let Some(meta) = BufferMeta::decode(&object.meta) else { return Ok(None) };
         let (tier, tenant, chunk) = (dormant.tier, self.tenant_of(&meta), meta.chunk as usize);
         let (sender, mut outcome) = oneshot::channel();
         let metadata_bytes = shared.metadata_bytes(meta.bytes, chunk, Some(name));
@@ -155,8 +164,7 @@ impl State {
             self.metadata += metadata_bytes;
             return Err(rejected.into());
         }
-        self.dormant.entries[at].tier = OPENED;
-        self.dormant.opened += 1;
+        self.dormant.open(at);
         let buffer = outcome.try_recv().ok().flatten().ok_or(Error::Closed)??;
         let _ = buffer.named.as_ref().map(|named| named.durable_tier.set(tier));
         let mut copies = buffer.copies();
@@ -170,27 +178,48 @@ impl State {
         Ok(Some(buffer))
     }
 
-    /// The dormant buffers, as lists show them.
-    pub(super) fn listed_dormant(&self, shared: &ManagerShared) -> Vec<BufferInfo> {
-        let listed = |buffer: DormantBuffer| {
-            let object = shared.dormant_object(buffer)?;
-            let BufferMeta { name, bytes, .. } = BufferMeta::decode(&object.meta)?;
-            let (name, tier) = (Some(name.into()), buffer.tier);
-            Some(BufferInfo { name, file: None, bytes, tier, durable: true, leased: false })
-        };
+    /// Calls `each` with every dormant buffer and its metadata, by tier and object; `None` for one that is not in its store.
+    fn each_dormant(&self, shared: &ManagerShared, mut each: impl FnMut(Tier, Option<BufferMeta<'_>>)) {
         let mut all: Vec<_> = self.dormant.iter().collect();
         all.sort_unstable_by_key(|buffer| (buffer.tier, buffer.object));
-        all.into_iter().filter_map(listed).collect()
+        for buffers in all.chunk_by(|one, other| one.tier == other.tier) {
+            let tier = buffers[0].tier;
+            let Ok(store) = shared.store(tier) else { continue };
+            store.with_objects(|objects| {
+                let meta = |buffer: &DormantBuffer| BufferMeta::decode(&objects.get(&buffer.object)?.meta);
+                buffers.iter().for_each(|buffer| each(tier, meta(buffer)));
+            });
+        }
+    }
+
+    /// The dormant buffers, as lists show them.
+    pub(super) fn listed_dormant(&self, shared: &ManagerShared) -> Vec<BufferInfo> {
+        let mut listed = Vec::with_capacity(self.dormant.len());
+        self.each_dormant(shared, |tier, meta| {
+            let info = |BufferMeta { name, bytes, .. }| BufferInfo {
+                name: Some(name.into()),
+                file: None,
+                bytes,
+                tier,
+                durable: true,
+                leased: false,
+            };
+            listed.extend(meta.map(info));
+        });
+        listed
     }
 
     /// Checks that each dormant buffer is in its store, and that the ledger and the account of metadata count it.
     pub(super) fn check_dormant(&self, shared: &ManagerShared) -> Result<(), String> {
-        let (mut bytes, mut metadata) = (0, 0);
-        for buffer in self.dormant.iter() {
-            let object = shared.dormant_object(buffer).ok_or_else(|| format!("{buffer:?} is not in its store"))?;
-            let meta = BufferMeta::decode(&object.meta).ok_or_else(|| format!("{buffer:?} has other metadata"))?;
+        let (mut found, mut bytes, mut metadata) = (0, 0, 0);
+        self.each_dormant(shared, |_, meta| {
+            let Some(meta) = meta else { return };
+            found += 1;
             bytes += meta.bytes;
             metadata += shared.metadata_bytes(meta.bytes, meta.chunk as usize, Some(meta.name));
+        });
+        if found != self.dormant.len() {
+            return Err(format!("of {} dormant buffers {found} are in their stores", self.dormant.len()));
         }
         let opened: u64 = self.buffers.values().map(|buffer| buffer.metadata_bytes).sum();
         let asked: u64 = self.allocations.values().map(|waiter| waiter.metadata_bytes).sum();
@@ -200,8 +229,10 @@ impl State {
 }
 
 impl ManagerShared {
-    fn dormant_object(&self, buffer: DormantBuffer) -> Option<Object> {
-        self.store(buffer.tier).ok()?.object(buffer.object)
+    /// What `read` returns, given a dormant buffer's metadata; `None` for one that was opened.
+    fn with_dormant<T>(&self, buffer: DormantBuffer, read: impl FnOnce(&BufferMeta<'_>) -> T) -> Option<T> {
+        let object = |object: &Object| Some(read(&BufferMeta::decode(&object.meta)?));
+        self.store(buffer.tier).ok()?.with_object(buffer.object, object).flatten()
     }
 
     /// Finds the buffers of all stores, even beyond capacities, with chunks of at most `most` bytes: they are dormant.

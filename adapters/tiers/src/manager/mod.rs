@@ -288,7 +288,7 @@ impl Manager {
     /// Opens a named buffer: a live one, or one that was durable when the manager was built.
     ///
     /// # Errors
-    /// [`Error::NoSuchName`].
+    /// [`Error::NoSuchName`]; [`Error::Forked`]; [`Error::Rejected`] where there are as many as a ledger can have.
     pub fn open(&self, name: &str) -> Result<Buffer, Error> {
         self.shared.check_process()?;
         let mut state = self.shared.state();
