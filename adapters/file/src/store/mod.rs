@@ -213,9 +213,9 @@ impl Store {
         if self.shared.is_own() { self.shared.map().objects.get(&object).cloned() } else { None }
     }
 
-    /// What `read` returns, given a durable object, which is not copied; `None` if there is none with this number.
+    /// What `read` returns, given a durable object as it lies; `None` if there is none.
     ///
-    /// The object does not change meanwhile: `read` must not call the store, which would wait for it without end.
+    /// The object is not copied. It does not change meanwhile: `read` must not call the store, which would wait for it without end.
     pub fn with_object<T>(&self, object: u64, read: impl FnOnce(&Object) -> T) -> Option<T> {
         self.with_objects(|objects| objects.get(&object).map(read))
     }
