@@ -3,7 +3,6 @@
 //! Promises upward: the calls are those that the recorded program makes of a `FirmwareHeap` (or of a heap with headers), in the order of the
 //! recording; the first request without room ends the run.
 //! Asks from below: operations of a trace, whose blocks are live from their allocation to their free.
-#![allow(unsafe_code, reason = "frees and resizes of a heap are promises about its blocks")]
 
 use crate::operation::{Operation, OperationKind};
 use std::alloc::Layout;
@@ -36,7 +35,7 @@ struct HeapRequest {
 pub struct BlockRules {
     /// The largest alignment that a block gets: larger ones are cut to it.
     pub align_most: Option<u64>,
-    /// The alignment that replaces [`MALLOC_ALIGN`], where `align_most` is `None`: what `malloc` promises on the target.
+    /// What `malloc` promises on the target: where `align_most` is `None`, the alignment of blocks recorded at 16 bytes.
     pub malloc_align: u64,
     /// Bytes of a header in front of each block, a power of two; 0 for none.
     pub header: u64,

@@ -65,7 +65,7 @@ impl Chunk {
         self.live.push(after);
     }
 
-    /// Chooses the samples, at most [`POINTS_MAX`] of them, so that sampling stays rare.
+    /// Chooses the samples, at most 4096 of them, so that sampling stays rare.
     pub fn sample(&mut self, timeline: &Timeline) {
         self.choose_samples(timeline.stride().max(self.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
     }
