@@ -77,6 +77,13 @@ pub unsafe trait Backend: Send + Sync + 'static {
         MemoryPlace { object: 0, offset: address }
     }
 
+    /// The least granule that its blocks can have, a power of two of at most 2 MiB: by default any.
+    ///
+    /// A pool raises the granule of its options to it.
+    fn least_granule(&self) -> u64 {
+        1
+    }
+
     /// Returns to the system the freed memory that the driver's own pool caches.
     ///
     /// # Errors

@@ -42,7 +42,8 @@ pub struct DeviceOptions {
     /// Left to others, at most an eighth of the device's memory: where `capacity` is 0, it is that much less than the device
     /// has at most; on devices that share the host's memory, so much stays available in any case.
     pub min_free: u64,
-    /// Smallest step of size and least alignment, a power of two. The default is what a driver's own allocation is aligned to.
+    /// Smallest step of size and least alignment, a power of two. The default is what a driver's own allocation is aligned to; a
+    /// device whose driver asks for more has more.
     pub granule: u64,
     /// Sizes up to this one go through their stream's cache.
     pub small_threshold: u64,

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::ptr::null_mut;
 use std::time::Instant;
-use terrace_device::DeviceOptions;
+use terrace_device::{Device, DeviceOptions};
 use terrace_opencl::OpenClBackend;
 
 const BYTES: usize = 1 << 20;
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut kept = Vec::new();
     for memory in about.memory.iter().copied() {
         let backend = OpenClBackend::open_with(0, memory)?;
-        let device = backend.open_device(DeviceOptions::default())?;
+        let device = Device::open(backend.clone(), DeviceOptions::default())?;
         let stream = device.stream()?;
         // The segment is there, and the stream's cache holds the block: every later pair is a hit.
         drop(device.allocate(&stream, BYTES as u64)?);

@@ -17,7 +17,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::ptr::null;
 use std::sync::Arc;
-use terrace_device::{DeviceBuffer, DeviceOptions};
+use terrace_device::{Device, DeviceBuffer, DeviceOptions};
 use terrace_opencl::{OpenClBackend, OpenClMemory, SharedQueue};
 
 /// Adds two vectors.
@@ -72,7 +72,7 @@ fn add_vectors(
 ) -> Result<bool, Box<dyn Error>> {
     // SAFETY: the context is live.
     let backend = unsafe { OpenClBackend::from_context(context.get(), id, memory) }?;
-    let device = backend.open_device(DeviceOptions::default())?;
+    let device = Device::open(backend.clone(), DeviceOptions::default())?;
     // SAFETY: a device of the context; no properties. The function is OpenCL 1.2's, which newer drivers have too.
     let queue = Arc::new(unsafe { CommandQueue::create(context, id, 0) }?);
     // SAFETY: the queue lives as long as the `Arc` that is passed along.

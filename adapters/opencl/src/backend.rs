@@ -7,6 +7,7 @@
 use crate::connection::{handle, number};
 use crate::copies::{self, LocatedMemory, locate};
 use crate::events::ReusedEvent;
+use crate::memory::OpenClMemory;
 use crate::opencl::{OpenClBackend, OpenClState};
 use crate::regions;
 use std::sync::atomic::Ordering;
@@ -57,6 +58,11 @@ unsafe impl Backend for OpenClBackend {
         let inner = self.own("give back")?;
         // SAFETY: the called function has the same contract as this method.
         unsafe { regions::free(inner, kind, address, bytes) }
+    }
+
+    /// What sub-buffers are aligned to, where blocks are buffers: each command on one makes a sub-buffer.
+    fn least_granule(&self) -> u64 {
+        if self.inner.memory == OpenClMemory::Buffers { self.inner.align } else { 1 }
     }
 
     fn place(&self, address: u64) -> MemoryPlace {

@@ -16,10 +16,7 @@ use crate::queues::Queues;
 use crate::regions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use terrace_device::{
-    Capabilities, Description, Device, DeviceError, DeviceOptions, Fault, FaultReason, MemoryKind, ObjectSpace,
-    PrefetchTarget, insist,
-};
+use terrace_device::{Capabilities, Description, Fault, FaultReason, MemoryKind, ObjectSpace, PrefetchTarget, insist};
 
 impl OpenClBackend {
     /// All devices of all platforms, but those that refuse to say what they are.
@@ -100,23 +97,6 @@ impl OpenClBackend {
         check(&about, memory)?;
         // SAFETY: as above.
         open(unsafe { Connection::share(functions, context, device) }?, &about, memory)
-    }
-
-    /// Opens the device over this backend.
-    ///
-    /// Where blocks are buffers, its granule is at least what sub-buffers are aligned to, which kernels need and [`Device::open`]
-    /// does not know.
-    ///
-    /// # Errors
-    /// As [`Device::open`].
-    pub fn open_device(&self, options: DeviceOptions) -> Result<Device, DeviceError> {
-        let buffers = self.inner.memory == OpenClMemory::Buffers;
-        // What is no granule stays none, and is refused.
-        let granule = match options.granule {
-            granule if buffers && granule.is_power_of_two() => granule.max(self.inner.align),
-            granule => granule,
-        };
-        Device::open(self.clone(), DeviceOptions { granule, ..options })
     }
 }
 

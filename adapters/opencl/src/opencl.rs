@@ -79,7 +79,7 @@ impl OpenClBackend {
 
     /// Sub-buffers begin at multiples of this many bytes.
     ///
-    /// [`Self::open_device`] sets the granule accordingly.
+    /// It is the least granule of a device with [`OpenClMemory::Buffers`].
     pub fn align(&self) -> u64 {
         self.inner.align
     }

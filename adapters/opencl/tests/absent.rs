@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use terrace_device::{Backend, DeviceBuffer, DeviceOptions, MemoryKind};
+use terrace_device::{Backend, Device, DeviceBuffer, DeviceOptions, MemoryKind};
 use terrace_opencl::{OpenClBackend, OpenClError, OpenClMemory, functions};
 
 #[allow(dead_code, reason = "its `main` is the example's")]
@@ -253,7 +253,7 @@ fn a_forked_child_is_refused() {
         return;
     }
     let backend = OpenClBackend::open(0).expect("it opened a moment ago");
-    let device = backend.open_device(DeviceOptions::default()).expect("a device");
+    let device = Device::open(backend.clone(), DeviceOptions::default()).expect("a device");
     let stream = device.stream().expect("a stream");
     let buffer = DeviceBuffer::from_slice(&device, &stream, &[1_u8; 1000]).expect("room");
     // SAFETY: the child ends by `_exit`.

@@ -6,7 +6,7 @@ mod common;
 use common::{ALL, opened};
 use opencl3::device::{CL_DEVICE_SVM_ATOMICS, CL_DEVICE_SVM_FINE_GRAIN_BUFFER, Device as ClDevice};
 use terrace_device::{
-    Backend, Capabilities, DeviceError, DeviceOptions, FaultReason, MemoryKind, PoolOrigin, PrefetchTarget,
+    Backend, Capabilities, Device, DeviceError, DeviceOptions, FaultReason, MemoryKind, PoolOrigin, PrefetchTarget,
 };
 use terrace_opencl::{OpenClBackend, OpenClMemory};
 
@@ -36,7 +36,7 @@ fn it_is_described_as_its_driver_says() {
         assert!(said.notes.iter().any(|note| note.starts_with("no pages: ")), "{:?}", said.notes);
         println!("{memory}: {said:#?}");
         let pages = DeviceOptions { origin: PoolOrigin::Pages, ..DeviceOptions::default() };
-        assert!(backend.open_device(pages).is_err(), "pages are not to be had");
+        assert!(Device::open(backend, pages).is_err(), "pages are not to be had");
     }
 }
 
@@ -240,14 +240,15 @@ fn the_host_reaches_pinned_and_managed_memory() {
     }
 }
 
-/// Sub-buffers begin where the device says: `open_device` sees to it, and options that break a rule are refused as ever.
+/// Sub-buffers begin where the device says: the granule is raised to that, and options that break a rule are refused as ever.
 #[test]
 fn blocks_begin_where_sub_buffers_can() {
     let Some(backend) = opened("blocks_begin_where_sub_buffers_can", OpenClMemory::Buffers) else { return };
-    let options = |granule| DeviceOptions { granule, ..DeviceOptions::default() };
-    let device = backend.open_device(options(1)).expect("a device");
+    let open = |granule| Device::open(backend.clone(), DeviceOptions { granule, ..DeviceOptions::default() });
+    let device = open(64).expect("a device");
+    assert_eq!(device.granule(), backend.align().max(64));
     let stream = device.stream().expect("a stream");
     let blocks: Vec<_> = (0..10).map(|_| device.allocate(&stream, 1).expect("room")).collect();
     assert!(blocks.iter().all(|block| block.place().offset.is_multiple_of(backend.align())));
-    assert!(matches!(backend.open_device(options(100)), Err(DeviceError::BadOption(_))));
+    assert!(matches!(open(100), Err(DeviceError::BadOption(_))));
 }

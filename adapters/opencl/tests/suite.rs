@@ -4,6 +4,7 @@
 mod common;
 
 use common::opened;
+use terrace_device::Device;
 use terrace_opencl::OpenClMemory;
 use terrace_tests::device::World;
 
@@ -12,7 +13,7 @@ fn world(memory: OpenClMemory, case: &dyn Fn(&World<'_>)) {
     let thread = std::thread::current();
     let test = thread.name().filter(|name| name.contains("::")).unwrap_or("the_suite");
     if opened(test, memory).is_some() {
-        let open = |options| opened(test, memory).expect("it opened a moment ago").open_device(options);
+        let open = |options| Device::open(opened(test, memory).expect("it opened a moment ago"), options);
         case(&World { open: &open, bytes: true });
     }
 }

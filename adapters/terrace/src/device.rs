@@ -176,8 +176,8 @@ impl Device {
 
     /// Opens a device of OpenCL, by its number among those of all platforms.
     ///
-    /// The library is loaded at run time. Its blocks are parts of buffers; for shared virtual memory, or a context of your own, open an
-    /// [`OpenClBackend`]: what its `open_device` returns, which knows the alignment of sub-buffers, is a [`Device`] by `into`.
+    /// The library is loaded at run time. Its blocks are parts of buffers; for shared virtual memory, or a context of your own, give an
+    /// [`OpenClBackend`] to [`Device::open`].
     ///
     /// # Errors
     /// [`OpenClError`]: no library, no driver, no such device; each says what to install or do.
@@ -199,8 +199,8 @@ impl Device {
     /// As for [`Device::opencl`]; [`DeviceError::BadOption`].
     #[cfg(feature = "opencl")]
     pub fn opencl_with(ordinal: u32, options: DeviceOptions) -> Result<Self, OpenClDeviceError> {
-        let backend = terrace_opencl::OpenClBackend::open(ordinal).map_err(BackendError::Open)?;
-        Ok(Self(backend.open_device(options)?))
+        let backend = OpenClBackend::open(ordinal).map_err(BackendError::Open)?;
+        Ok(Self::open(backend, options)?)
     }
 
     /// Opens a device of Vulkan, with an instance and a logical device of its own.
@@ -270,13 +270,6 @@ fn tell(error: &str) {
     static TOLD: Once = Once::new();
     // The result is dropped: without standard error there is nowhere to report to.
     TOLD.call_once(|| _ = writeln!(io::stderr(), "terrace: {error}; no TERRACE_* variable or file acts"));
-}
-
-/// A device that a backend opened in a way of its own.
-impl From<terrace_device::Device> for Device {
-    fn from(device: terrace_device::Device) -> Self {
-        Self(device)
-    }
 }
 
 impl Deref for Device {

@@ -19,7 +19,7 @@ fn the_host_comes_before_its_processors_under_another_name() {
     // With memory of another kind.
     use terrace::device::{DeviceOptions, OpenClBackend, OpenClMemory};
     if let Ok(backend) = OpenClBackend::open_with(0, OpenClMemory::FineSvm) {
-        let device = Device::from(backend.open_device(DeviceOptions::default()).expect("it opens"));
+        let device = Device::open(backend, DeviceOptions::default()).expect("it opens");
         assert!(device.allocate(&device.stream().expect("a stream"), 1 << 20).is_ok());
     }
     let best = Device::best_for(64 << 20).expect("the host has room");

@@ -31,6 +31,9 @@ impl<B: Backend> DevicePool<B> {
     /// Opens a pool over a backend.
     pub(crate) fn open(backend: B, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
         options.check()?;
+        let options = DeviceOptions { granule: options.granule.max(backend.least_granule()), ..options };
+        // Sizes that were whole granules may be none of the larger one.
+        options.check()?;
         let (backend, health) = (Arc::new(backend), Arc::new(DeviceHealth::new()));
         let min_free = min_free(backend.description(), &options);
         let fences = Fences::new(Arc::clone(&backend), Arc::clone(&health));

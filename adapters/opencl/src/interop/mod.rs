@@ -31,11 +31,11 @@ use crate::connection::{handle, number};
 ///
 /// # Example
 /// ```no_run
-/// use terrace_device::{DeviceBuffer, DeviceOptions};
+/// use terrace_device::{Device, DeviceBuffer, DeviceOptions};
 /// use terrace_opencl::{OpenClBackend, SharedQueue};
 ///
 /// let backend = OpenClBackend::open(0)?;
-/// let device = backend.open_device(DeviceOptions::default())?;
+/// let device = Device::open(backend.clone(), DeviceOptions::default())?;
 /// let shared = SharedQueue::create(&device, &backend)?;
 /// let mut numbers = DeviceBuffer::<f32>::zeroed(&device, shared.stream(), 1000)?;
 /// shared.map(&mut numbers, |numbers| numbers[5] = 1.0)?;

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_device::{
-    Backend, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, MemoryKind, PinnedBuffer, RawStream,
+    Backend, Device, DeviceBuffer, DeviceError, DeviceOptions, FaultReason, MemoryKind, PinnedBuffer, RawStream,
 };
 use terrace_opencl::{KernelArgument, OpenClBackend, OpenClError, OpenClMemory, SharedQueue};
 
@@ -192,7 +192,7 @@ fn kernels_reach_pinned_memory_where_it_is_fine_grained() {
         let Some(program) = program("kernels_reach_pinned_memory_where_it_is_fine_grained", memory) else { return };
         let (_, shared) = program.queue();
         let options = DeviceOptions { capacity: 4 << 20, fallback: true, ..DeviceOptions::default() };
-        let small = program.backend.open_device(options).expect("a device");
+        let small = Device::open(program.backend.clone(), options).expect("a device");
         let stream = small.stream().expect("a stream");
         let _full = small.allocate(&stream, 4 << 20).expect("all of it");
         let fallback = DeviceBuffer::<u32>::new(&small, &stream, 1000).expect("the host's");

@@ -73,7 +73,7 @@ pub fn program(test: &str, memory: OpenClMemory) -> Option<Setup> {
     let scale = Kernel::create(&program, "scale").expect("it is there");
     // SAFETY: a live context.
     let backend = unsafe { OpenClBackend::from_context(context.get(), id.id(), memory) }.expect("it opens");
-    let device = backend.open_device(DeviceOptions::default()).expect("a device");
+    let device = Device::open(backend.clone(), DeviceOptions::default()).expect("a device");
     Some(Setup { backend, device, scale, context })
 }
 
