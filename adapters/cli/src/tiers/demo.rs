@@ -289,7 +289,11 @@ fn verdict(right: bool, i: usize) -> Result<(), Failure> {
 
 /// The bytes of a buffer with this seed: no two of its words of 8 bytes are equal.
 fn pattern(seed: u64) -> Vec<u8> {
-    (0..BUFFER / 8).flat_map(|word| (word ^ seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect()
+    let mut bytes = vec![0; BUFFER as usize];
+    for (word, place) in (0..).zip(bytes.as_chunks_mut().0) {
+        *place = (word ^ seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64).to_le_bytes();
+    }
+    bytes
 }
 
 impl DemoReport {
