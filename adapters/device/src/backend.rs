@@ -1,19 +1,14 @@
 //! The driver interface that a device needs: memory, pages, streams, events, copies.
 //!
-//! Promises upward: all other code is written against the trait [`Backend`] alone; a backend from another crate
-//! passes the same tests (`terrace_tests::device`).
+//! Promises upward: all other code is written against the trait [`Backend`] alone; another crate's passes the same tests (`terrace_tests::device`).
 //! Asks from below: each method makes one driver call, or a few; it never panics; a refused call changes nothing.
 //!
 //! The pool takes its backend as a type parameter, so that no allocation goes through a vtable; `Device` hides it.
 
 use crate::capability::{Description, Memory};
-use crate::fault::{Fault, FaultReason};
+use crate::fault::{Fault, unsupported};
 pub use crate::handles::{CopyRange, MemoryKind, MemoryPlace, PhysicalHandle, RawEvent, RawStream};
 use crate::hint::{Advice, PrefetchTarget};
-
-const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
-    Err(Fault::of(call, FaultReason::Unsupported))
-}
 
 /// A device and the driver that works it.
 ///
@@ -77,9 +72,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         MemoryPlace { object: 0, offset: address }
     }
 
-    /// The least granule that its blocks can have, a power of two of at most 2 MiB: by default any.
-    ///
-    /// A pool raises the granule of its options to it.
+    /// The least granule of its blocks, to which a pool raises its own: a power of two of at most 2 MiB.
     fn least_granule(&self) -> u64 {
         1
     }
@@ -189,7 +182,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// A stream's id, which the driver never reuses; `None` where the driver has no such ids.
     ///
     /// # Errors
-    /// The driver's error: [`FaultReason::BadHandle`] for a stream that does not exist.
+    /// The driver's error: [`FaultReason::BadHandle`](crate::FaultReason::BadHandle) for a stream that does not exist.
     ///
     /// # Safety
     /// The stream must be live.

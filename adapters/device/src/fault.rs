@@ -91,6 +91,11 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// The refusal of a call that a backend lacks.
+pub(crate) const fn unsupported<T>(call: &'static str) -> Result<T, Fault> {
+    Err(Fault::of(call, FaultReason::Unsupported))
+}
+
 impl From<Fault> for SourceError {
     /// The fault as an error of the core's: no memory, unsupported, or a source that failed.
     fn from(fault: Fault) -> Self {
