@@ -5,8 +5,8 @@ use std::alloc::Layout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_device::{
-    Backend, Capabilities, Description, Device, DeviceOptions, Fault, FaultReason, Memory, MemoryKind, MemoryPlace,
-    ObjectSpace, RawEvent, RawStream,
+    Backend, Capabilities, Description, Device, DeviceError, DeviceOptions, Fault, FaultReason, Memory, MemoryKind,
+    MemoryPlace, ObjectSpace, RawEvent, RawStream,
 };
 use terrace_tests::device::World;
 
@@ -41,6 +41,7 @@ struct Objects {
     space: ObjectSpace<Arc<Object>>,
     handles: AtomicU64,
     taken: AtomicU64,
+    least_granule: u64,
 }
 
 impl Objects {
@@ -60,7 +61,13 @@ impl Objects {
             capabilities,
             notes,
         };
-        Self { description, space: ObjectSpace::new(), handles: AtomicU64::new(1), taken: AtomicU64::new(0) }
+        Self {
+            description,
+            space: ObjectSpace::new(),
+            handles: AtomicU64::new(1),
+            taken: AtomicU64::new(0),
+            least_granule: 1,
+        }
     }
 
     fn handle(&self) -> u64 {
@@ -111,6 +118,10 @@ unsafe impl Backend for Objects {
     fn place(&self, address: u64) -> MemoryPlace {
         let found = self.space.find(address).map(|(object, offset)| MemoryPlace { object: object.handle, offset });
         found.unwrap_or(MemoryPlace { object: 0, offset: address })
+    }
+
+    fn least_granule(&self) -> u64 {
+        self.least_granule
     }
 
     fn create_stream(&self) -> Result<RawStream, Fault> {
@@ -171,6 +182,24 @@ fn world(case: &dyn Fn(&World<'_>)) {
 }
 
 terrace_tests::device_suite!(world);
+
+#[test]
+fn a_driver_that_asks_for_more_has_larger_granules() {
+    let open = |options| Device::open(Objects { least_granule: 4096, ..Objects::new() }, options);
+    let device = open(DeviceOptions::default()).expect("a device");
+    let stream = device.stream().expect("a stream");
+    let blocks = [1, 100, 5000].map(|bytes| device.allocate(&stream, bytes).expect("room"));
+    assert_eq!(device.granule(), 4096);
+    assert!(blocks.iter().all(|block| block.place().offset.is_multiple_of(4096)));
+    let larger = open(DeviceOptions { granule: 8192, ..DeviceOptions::default() }).expect("a device");
+    assert_eq!(larger.granule(), 8192);
+    for options in [
+        DeviceOptions { granule: 100, ..DeviceOptions::default() },
+        DeviceOptions { segment: 1024, ..DeviceOptions::default() },
+    ] {
+        assert!(matches!(open(options), Err(DeviceError::BadOption(_))), "{options:?}");
+    }
+}
 
 #[test]
 fn a_block_says_its_object_and_offset() {

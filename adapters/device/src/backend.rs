@@ -1,6 +1,6 @@
 //! The driver interface that a device needs: memory, pages, streams, events, copies.
 //!
-//! Promises upward: all other code is written against the trait [`Backend`] alone; another crate's passes the same tests (`terrace_tests::device`).
+//! Promises upward: all other code is written against the trait [`Backend`] alone; one of another crate passes the same tests (`terrace_tests::device`).
 //! Asks from below: each method makes one driver call, or a few; it never panics; a refused call changes nothing.
 //!
 //! The pool takes its backend as a type parameter, so that no allocation goes through a vtable; `Device` hides it.

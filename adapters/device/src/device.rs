@@ -116,7 +116,7 @@ impl Device {
 
     /// Allocates at least `bytes` bytes for work on a stream, aligned to the granule.
     ///
-    /// The granule is 256 bytes unless set otherwise.
+    /// The granule is 256 bytes unless set otherwise, or more where the driver asks for it: [`Device::granule`].
     ///
     /// If the stream's cache holds a block of this size, the call costs a look-up: no driver call, no event.
     ///

@@ -46,5 +46,5 @@ pub use heap_run::{BlockRules, HeapRun};
 pub use operation::{CHUNK, Chunk, Operation, OperationKind};
 pub use pool_blocks::PoolBlocks;
 pub use pool_replay::{PoolFailure, PoolReplay};
-pub use results::{Latencies, PoolRow};
+pub use results::PoolRow;
 pub use timeline::{Point, Timeline, index_of_max};

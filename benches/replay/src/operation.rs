@@ -53,10 +53,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Empties the chunk but for its number of slots.
+    /// Removes the operations and samples; the number of slots stays.
     pub fn clear(&mut self) {
         self.operations.clear();
         self.live.clear();
+        self.samples.clear();
+        self.points.clear();
     }
 
     /// Appends an operation, with the time and live bytes of the trace after it.
@@ -65,7 +67,7 @@ impl Chunk {
         self.live.push(after);
     }
 
-    /// Chooses the samples, at most 4096 of them, so that sampling stays rare.
+    /// Chooses the samples, at most `POINTS_MAX` of them, so that sampling stays rare.
     pub fn sample(&mut self, timeline: &Timeline) {
         self.choose_samples(timeline.stride().max(self.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
     }

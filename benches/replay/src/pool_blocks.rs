@@ -9,7 +9,7 @@ use terrace_core::{AllocError, Allocator, Block, FreeError, Request};
 
 /// The block that the pool has allocated for a slot of the trace.
 #[derive(Clone, Copy, Debug)]
-pub struct LiveBlock {
+pub(crate) struct LiveBlock {
     /// The block; without meaning when the slot is empty.
     pub block: Block,
     /// Bytes requested; 0 when the slot is empty or its allocation failed.
@@ -17,7 +17,7 @@ pub struct LiveBlock {
 }
 
 /// A slot without a block.
-pub const EMPTY: LiveBlock =
+pub(crate) const EMPTY: LiveBlock =
     LiveBlock { block: Block { address: 0, bytes: 0, slot: 0, region: 0, ticket: 0 }, bytes: 0 };
 
 /// A pool and its blocks.
@@ -25,7 +25,7 @@ pub struct PoolBlocks {
     /// The pool.
     pub pool: Box<dyn Allocator>,
     /// The pool's block for each slot of the trace.
-    pub blocks: Vec<LiveBlock>,
+    pub(crate) blocks: Vec<LiveBlock>,
     /// Sum of `bytes` over `blocks`.
     live: u64,
     /// The most that `live` was.
@@ -33,7 +33,7 @@ pub struct PoolBlocks {
     /// Number of allocations that failed.
     pub failed: u64,
     /// The first failed allocation: the number of its event, and its error. `Some` iff `failed > 0`.
-    pub first_failure: Option<(u64, AllocError)>,
+    pub(crate) first_failure: Option<(u64, AllocError)>,
 }
 
 impl PoolBlocks {

@@ -36,7 +36,8 @@ pub struct PoolRow {
     pub misses: u64,
     /// Number of allocations and reallocations that failed.
     pub failed: u64,
-    /// How many failed and why the first did; `null` if none failed.
+    /// How many failed and why the first did, in the words of the caller, which has [`PoolReplay::failed`](crate::PoolReplay::failed);
+    /// `null` if none failed.
     pub failure: Option<String>,
     /// Mean nanoseconds of an event.
     pub ns_mean: f64,
@@ -54,7 +55,7 @@ pub struct PoolRow {
 
 /// The distribution of events' latencies, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Latencies {
+pub(crate) struct Latencies {
     mean: f64,
     p50: u64,
     p99: u64,
@@ -76,7 +77,7 @@ impl Latencies {
 impl PoolRow {
     /// The row of a pool; `stats` are the pool's after the last event.
     #[expect(clippy::too_many_arguments, reason = "each is a column")]
-    pub fn new(
+    pub(crate) fn new(
         trace: &str,
         pool: &'static str,
         source: SourceKind,

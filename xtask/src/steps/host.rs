@@ -21,7 +21,7 @@ const DEVICES: [(&str, &str, &str); 4] = [
     ("cuda", AARCH64, "--package terrace-cuda"),
     ("cuda", "x86_64-pc-windows-gnu", "--package terrace-cuda"),
     ("metal", "aarch64-apple-darwin", "--package terrace-metal --lib --examples --tests"),
-    ("all", "aarch64-apple-darwin", "--package terrace --features metal"),
+    ("all", "aarch64-apple-darwin", "--package terrace --features cuda,metal,opencl,vulkan"),
 ];
 /// Debian's cross compiler, its C library, and the emulator.
 const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];

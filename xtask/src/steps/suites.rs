@@ -35,7 +35,7 @@ const LONG: [&str; 4] = ["c", "device_simcuda", "heap_worst_case", "simulated"];
 /// Features whose tests need nothing that a host lacks; the library's own default is without them.
 pub const FEATURES: &str = "terrace-embedded/spin,terrace-embedded/allocator-api2,terrace-embedded/defmt,\
     terrace-embedded/embedded-hal,terrace-host/allocator-api2,terrace/global,terrace/allocator-api2,terrace/bytes,terrace/cuda,\
-    terrace/hip,terrace/live,terrace/opencl,terrace/pool,terrace/recording,terrace/serde,terrace/shm,terrace/tiers,terrace/toml,terrace/track,\
+    terrace/hip,terrace/live,terrace/metal,terrace/opencl,terrace/pool,terrace/recording,terrace/serde,terrace/shm,terrace/tiers,terrace/toml,terrace/track,\
     terrace/vulkan,terrace-device/track,terrace-tiers/track,terrace-track/serde";
 
 /// Programs that tests run, and the Debian packages they are in: each test says what it lacks.

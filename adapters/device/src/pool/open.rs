@@ -32,7 +32,7 @@ impl<B: Backend> DevicePool<B> {
     pub(crate) fn open(backend: B, options: DeviceOptions) -> Result<Arc<Self>, DeviceError> {
         options.check()?;
         let options = DeviceOptions { granule: options.granule.max(backend.least_granule()), ..options };
-        // Sizes that were whole granules may be none of the larger one.
+        // A segment that held a granule may be smaller than the larger one.
         options.check()?;
         let (backend, health) = (Arc::new(backend), Arc::new(DeviceHealth::new()));
         let min_free = min_free(backend.description(), &options);

@@ -19,12 +19,12 @@ use embedded::Small as Profile;
 type Plain = Profile<embedded::Wide>;
 #[cfg(not(feature = "wide"))]
 type Plain = Profile;
-/// The heap's configuration: the profile of the library, the records and checks that the build asks for.
 #[cfg(feature = "checked")]
-pub type Config = embedded::Checked<Plain>;
-/// The heap's configuration: the profile of the library, the records and checks that the build asks for.
+use embedded::Checked as Checks;
 #[cfg(not(feature = "checked"))]
-pub type Config = Plain;
+type Checks<C> = C;
+/// The heap's configuration: the profile of the library, the records and checks that the build asks for.
+pub type Config = Checks<Plain>;
 
 /// Bytes of the header in front of a block: two words. Also the least alignment of a block.
 pub const HEADER: usize = 2 * size_of::<usize>();

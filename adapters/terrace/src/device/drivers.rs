@@ -2,7 +2,7 @@
 //!
 //! Promises upward: a driver that is missing, broken, of the wrong kind, or that ends the process which loads it is one entry, with the
 //! reason; a device that cannot be opened hides no other.
-//! Asks from below: the drivers' backends; a child process that loads their libraries first.
+//! Asks from below: the drivers' backends; a child process that loads their libraries first, but for Metal's, which is linked.
 
 use super::{Device, FoundDevice};
 use crate::device::BackendError;
