@@ -280,5 +280,8 @@ mod tests {
         }
         second.remove("c").expect("it is there");
         assert_eq!((known(), second.list().len()), ((1, 1, 1, 1), 2));
+        second.open("a").expect("it is there");
+        let entries = |manager: &Manager| manager.shared.state().dormant.entries.capacity();
+        assert_eq!((known(), entries(&second)), ((0, 2, 2, 2), 0), "the last one gives the memory of all back");
     }
 }
