@@ -119,15 +119,13 @@ fn attempt(
         return Err(nothing_left(&input.path, args.min_size));
     }
     let (mut rows, mut reserved) = (Vec::new(), Vec::new());
-    let mut failures = Vec::new();
     for mut run in runs {
         reserved.push(std::mem::take(run.reserved_mut()));
         let failure = failure(&run);
-        failures.extend(failure.clone());
         rows.push(PoolRow { failure, ..run.finish(&input.name, events, clock)? });
     }
     let points = timeline.points().to_vec();
-    Ok(Some(TraceResult { trace: input.name.clone(), events, peak_live, points, rows, reserved, failures }))
+    Ok(Some(TraceResult { trace: input.name.clone(), events, peak_live, points, rows, reserved }))
 }
 
 /// How many allocations failed and why the first did; `None` if none failed.

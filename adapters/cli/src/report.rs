@@ -90,7 +90,7 @@ fn table(args: &ReplayArgs, replayed: &[TraceResult]) -> String {
     }
     let failures = replayed.iter().flat_map(|trace| {
         let name = if several { format!("{}: ", trace.trace) } else { String::new() };
-        trace.failures.iter().map(move |line| format!("{name}{line}\n"))
+        trace.rows.iter().filter_map(move |row| Some(format!("{name}{}\n", row.failure.as_ref()?)))
     });
     let failures: String = failures.collect();
     format!("{head}\n{table}\n{failures}")

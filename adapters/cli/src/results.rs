@@ -19,6 +19,4 @@ pub struct TraceResult {
     pub rows: Vec<PoolRow>,
     /// For each pool, the bytes that it had reserved at each of `points`.
     pub reserved: Vec<Vec<u64>>,
-    /// A line for each pool on which an allocation failed.
-    pub failures: Vec<String>,
 }

@@ -67,13 +67,11 @@ impl Chunk {
         self.live.push(after);
     }
 
-    /// Chooses the samples, at most `POINTS_MAX` of them, so that sampling stays rare.
+    /// Chooses the samples: of every so many operations the one with the most live memory.
+    ///
+    /// There are at most `POINTS_MAX` of them, so that sampling stays rare.
     pub fn sample(&mut self, timeline: &Timeline) {
-        self.choose_samples(timeline.stride().max(self.operations.len().div_ceil(POINTS_MAX).next_power_of_two()));
-    }
-
-    /// Chooses of every `stride` operations the one with the most live memory.
-    fn choose_samples(&mut self, stride: usize) {
+        let stride = timeline.stride().max(self.operations.len().div_ceil(POINTS_MAX).next_power_of_two());
         self.samples.clear();
         for (n, interval) in self.live.chunks(stride).enumerate() {
             self.samples.extend(index_of_max(interval.iter().map(|point| point.live)).map(|i| n * stride + i));

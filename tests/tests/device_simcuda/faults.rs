@@ -98,7 +98,7 @@ fn every_call_fails_once(origin: PoolOrigin) {
         }
         session.fail("*", 0, 0);
     }
-    // Some 12 of 300: how many calls only ask whether work is done is a matter of time.
+    // At rest 16 to 30 of 215 to 284, on a busy machine 12 of 301: there more calls only ask whether work is done.
     assert!(refused * 40 > all, "of {all} faults only {refused} were told to a caller");
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Promises upward: `host::TARGET` for each system, `host::aarch64` and `host::dynamic-tls` for the allocator's tests,
 //! `host::bench` for those of its benchmark's programs, `host::cuda-TARGET` and `host::metal-TARGET` for devices on systems
-//! that have CUDA and Metal, `host::all-TARGET` for the list of all devices there.
+//! that have CUDA and Metal, `host::all-TARGET` for what lists the devices of all drivers there.
 //! Asks from below: the targets (see `bare`); a cross compiler and qemu-user for AArch64.
 
 use super::bare::{self, Way};

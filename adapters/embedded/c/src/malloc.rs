@@ -12,6 +12,8 @@ use crate::full::terrace_memalign;
 use crate::small::terrace_memalign;
 #[cfg(not(feature = "small"))]
 use embedded::Bounded as Profile;
+#[cfg(feature = "checked")]
+use embedded::Checked as Checks;
 #[cfg(feature = "small")]
 use embedded::Small as Profile;
 
@@ -19,8 +21,6 @@ use embedded::Small as Profile;
 type Plain = Profile<embedded::Wide>;
 #[cfg(not(feature = "wide"))]
 type Plain = Profile;
-#[cfg(feature = "checked")]
-use embedded::Checked as Checks;
 #[cfg(not(feature = "checked"))]
 type Checks<C> = C;
 /// The heap's configuration: the profile of the library, the records and checks that the build asks for.

@@ -75,10 +75,10 @@ struct LogReader<'a> {
 const GROUP_FACTOR: u64 = 2;
 
 /// How many bytes recovery counts for an object besides its meta data, to bound the memory that it uses; the object's
-/// record has only 11. In memory an object takes some 105 bytes (a node of 632 bytes has room for 11 objects and holds 7 in
-/// practice, plus 15 of the nodes above), and in the next log 11 to 22: together [`SPACE_AMPLIFICATION`] * 15 = 120, or a
-/// seventeenth more. More than 15 would refuse directories that are full. The store's files take as much for an object, because every 2998 bytes of records have a block of 4096: 8 *
-/// 11 * 4096 / 2998.
+/// record has only 11. In memory an object takes some 105 bytes (a node of 632 bytes has room for 11 objects and holds 7
+/// in practice, plus 15 of the nodes above), and in the next log 11 to 22: together [`SPACE_AMPLIFICATION`] * 15 = 120, or
+/// a seventeenth more. More than 15 would refuse directories that are full. The store's files take as much for an object,
+/// because every 2998 bytes of records have a block of 4096: 8 * 11 * 4096 / 2998.
 pub(super) const OBJECT_BYTES: u64 = 15;
 
 /// Number of blocks that are read at once into `LogReader::chunk`.

@@ -1,9 +1,9 @@
 //! Queues requests for buffers, and grants or refuses them.
 //!
 //! Order: first come, first served. No request is granted while an earlier one waits, with one exception: a tenant at
-//! its cap waits for its own frees, and only its own requests wait behind it. (Adopting a dormant buffer is no request.) Users'
-//! promotions go on while the first request waits for frees of other users, as these may need them before they can
-//! free; it waits as long as those users keep the room.
+//! its cap waits for its own frees, and only its own requests wait behind it. (Adopting a dormant buffer is no
+//! request.) Users' promotions go on while the first request waits for frees of other users, as these may need them
+//! before they can free; it waits as long as those users keep the room.
 //!
 //! Placement: the tier of the hint, then the tiers in memory and on devices from the best on, then file tiers; the
 //! first that has room or can make room. A request larger than every tier in memory and on devices is placed in a file

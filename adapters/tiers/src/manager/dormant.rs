@@ -29,7 +29,7 @@ const CHUNK_RECORDS: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DormantBuffer {
     object: u64,
-    /// Half of a hash of the name, whose letters are in the store alone.
+    /// The lower 32 bits of a hash of the name; the name itself is in the store alone.
     hash: u32,
     tier: Tier,
 }
